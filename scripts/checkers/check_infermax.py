@@ -2988,11 +2988,87 @@ def least_total(instance: Instance, kinds: Kinds, best: list[Any], batch: int, u
     return longer if total == FAR else min(longer, Fraction(total, up))
 
 
+# --- infermax_opt/infermax/checker/levels_full.py -------------------------------------------------
+# Proof by levels of one token, where each batch is charged in full, as in a state flow.
+
+
+class BatchCosts(NamedTuple):
+    """Units of the steps; of a request that appears or leaves by its level, FAR where that cannot be.
+
+    `plain`, `mixed`, `pure`: of batches of decodes, with prefills besides, and of prefills alone.
+    """
+
+    plain: int
+    mixed: int
+    pure: int
+    appear: list[Any]
+    leave: list[Any]
+
+
+def batch_costs(instance: Instance, inputs: int, worth: list[int], piece: Piece) -> BatchCosts:
+    """Costs of the steps, at what levels are worth.
+
+    Parameters
+    ----------
+    instance : Instance
+    inputs : int
+        Input tokens of each request.
+    worth : list[int]
+        Of each level, lowest first.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    plain, mixed, pure, _ = instance.presence(piece)
+    rho, last, out = max(0, piece.beta - instance.d1), len(worth) - 1, [*worth, 0]
+    for q in range(last, -1, -1):
+        out[q] += out[q + 1]
+    again = [piece.units(rho * (inputs + q - 1)) - out[q] for q in range(1, last + 1)]
+    appear: list[Any] = [-out[0], *(again if instance.preemption else [FAR] * last)]
+    if instance.preemption and instance.chunked:  # also late, a token short
+        appear[:-1] = map(min, appear[:-1], again)
+    leave = [out[q + 1] if instance.preemption or q == last else FAR for q in range(last + 1)]
+    return BatchCosts(plain, mixed, pure, appear, leave)
+
+
+def check_in_full(between: dict[tuple[int, ...], Any], costs: BatchCosts, work: Work) -> None:
+    """No leaving, idling or batch earns, from any state.
+
+    Parameters
+    ----------
+    between : dict[tuple[int, ...], Any]
+        Potentials of the states, by the levels of their requests.
+    costs : BatchCosts
+    work : Work
+        Counts the steps.
+    """
+    plain, mixed, pure, appear, leave = costs
+    #: Potentials between batches, and while requests appear in one with decodes, and in one without.
+    rows = {state: [value, FAR, FAR] for state, value in between.items()}
+    for state, row in rows.items():
+        distinct, here = set(state), row[0]
+        work.spend(20 + 3 * len(state) + 16 * len(distinct))
+        before = rows[tuple([q - 1 if q else 0 for q in state])][0]  # on level 0 are those that were idle
+        beside, alone = before + mixed, FAR
+        for q in distinct:
+            at = state.index(q)
+            rest = rows[(*state[:at], *state[at + 1 :])]
+            beside = min(beside, rest[1] + appear[q])
+            alone = min(alone, min(rest[0], rest[2]) + appear[q])
+            require(rest[0] <= here + leave[q], "potential: leaving earns")
+            if q:
+                lower = rows[(*state[:at], q - 1, *state[at + 1 :])]
+                require(lower[0] <= here, "potential: idling earns")
+        row[1:] = beside, alone
+        require(here <= min(before + plain, beside, alone + pure), "potential: a batch earns")
+
+
 # --- infermax_opt/infermax/checker/levels.py ------------------------------------------------------
 # Proof: state flow on levels of several tokens, looked at every so many batches.
 
 #: Such a proof may take so many times as many steps as others: it may have 600,000 states.
 LONGER = 3
+#: Levels in all states together, at most: they are held in less than a GiB.
+MOST_MEMBERS = 21 * 10**6
 
 #: Levels of the requests in memory, in order.
 Look = tuple[int, ...]
@@ -3049,15 +3125,21 @@ def levels(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     instance.work = Work(LONGER * MAX_STEPS)
     space = on_levels(instance, evidence)
     worth = evidence["prices"]["worth"].integers(space.number)
-    costs = read_costs(instance, evidence["prices"], space, worth, piece)
+    full = "full" in evidence and evidence["full"].flag()
+    require(space.width == 1 or not full, "full: levels are of more than one token")
+    costs = None if full else read_costs(instance, evidence["prices"], space, worth, piece)
     given = evidence["potential"].integers(nulls=True)
-    require(0 < len(given) <= 10**7 // space.most, "potential: too many states, or none")
+    require(0 < len(given) <= MOST_MEMBERS // space.most, "potential: too many states, or none")
     require(given[0] is not None, "potential: the empty state has none")
     states = list_levels(instance, space, len(given))
     require(len(states) == len(given), "potential: wrong number of states")
     between = {state: FAR if v is None else v for state, v in zip(states, given, strict=True)}
-    check_looks(between, costs, instance.work)
-    return (work_of_all(instance, space, piece) + phases(space, worth, costs) / piece.unit) / instance.scale
+    if costs is None:
+        check_in_full(between, batch_costs(instance, space.inputs, worth, piece), instance.work)
+    else:
+        check_looks(between, costs, instance.work)
+    beyond = 0 if costs is None else (space.width - 1) * costs.block
+    return (work_of_all(instance, space, piece) + phases(space, worth, beyond) / piece.unit) / instance.scale
 
 
 def on_levels(instance: Instance, evidence: Field) -> Levels:
@@ -3179,7 +3261,7 @@ def work_of_all(instance: Instance, space: Levels, piece: Piece) -> int:
     return instance.token_work(kinds, piece.beta) + instance.squares(kinds)
 
 
-def phases(space: Levels, worth: list[int], costs: LookCosts) -> Fraction:
+def phases(space: Levels, worth: list[int], beyond: int) -> Fraction:
     """What all levels are worth less the blocks that reach beyond the ends, in units of one phase.
 
     Parameters
@@ -3187,10 +3269,11 @@ def phases(space: Levels, worth: list[int], costs: LookCosts) -> Fraction:
     space : Levels
     worth : list[int]
         Of each level, lowest first.
-    costs : LookCosts
+    beyond : int
+        What the blocks beyond the ends cost in all phases.
     """
     tokens = space.width * sum(worth[:-1]) + space.last * worth[-1]
-    return Fraction(space.requests * tokens - (space.width - 1) * costs.block, space.width)
+    return Fraction(space.requests * tokens - beyond, space.width)
 
 
 # --- infermax_opt/infermax/checker/windows.py -----------------------------------------------------

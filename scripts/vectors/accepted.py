@@ -149,6 +149,12 @@ NARROW = {
     "prices": {"worth": [307179, 307182, 307186], "idle": 9},
     "potential": [0, -614326, -307108, 106, -1228694, -880504, -573286, -614294, -266104, 106],
 }  # fmt: skip
+#: Levels of one token where each batch is charged in full.
+FULL = {
+    "kind": "levels", "piece": 0, "exponent": 6, "width": 1, "full": True,
+    "prices": {"worth": [4159, 2881, 5120]},
+    "potential": [0, -8000, -3871, 0, -16000, -11871, -8000, -8000, -3871, 0],
+}  # fmt: skip
 #: Prices of memory in the first three batches, at which each request gains 4 units, and nothing else.
 MEMORY = {
     "kind": "occupancy", "piece": 0, "exponent": 26, "young": 0,
@@ -294,6 +300,7 @@ def of_infermax() -> Iterator[Accepted]:
     yield from (some for some in searched(offline()) if some.kind != "ramp")
     yield written(offline(), "levels", LEVELS)
     yield written(offline(), "narrow-levels", NARROW)
+    yield written(offline(), "levels-in-full", FULL)
     yield written(offline(), "occupancy-at-prices-of-memory", MEMORY)
     yield written(offline(), "occupancy-with-pairs", PAIRED)
     yield written(offline(), "count-branching", BRANCHED)

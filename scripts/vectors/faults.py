@@ -116,6 +116,11 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("worth-raised", "evidence", "prices.worth.2", up(10**6)),
         ("worth-of-the-lowest-level-below-idling", "evidence", "prices.worth.0", 17),
     ),
+    "levels-in-full": (
+        ("worth-raised-by-a-unit", "evidence", "prices.worth.1", up(1)),
+        ("decodes-alone-earn", "evidence", "potential.7", up(1)),
+        ("not-in-full", "malformed", "full", False),
+    ),
     "count-branching": (
         ("price-below-0", "malformed", "trees.0.nodes.0.decoded.0", -1),
         ("prices-missing", "malformed", "trees.0.nodes.0.held.-1", ...),

@@ -24,14 +24,15 @@ LOOKS = 4
 
 
 def link(
-    members: Any, lengths: Any, children: Any,
+    members: Any, lengths: Any, children: Any, stays: Any,
     offsets: Any, level: Any, removed: Any, lowered: Any, shrunk: Any,
 ) -> None:  # fmt: skip
     """Find where the steps lead.
 
     Entries offsets[state] .. offsets[state + 1] - 1 are the different levels of a state: `level`, `removed`
     is the state without one request on it, `lowered` that where one is a level lower, -1 from the lowest;
-    `shrunk` is the state where all are, -1 where some are on the lowest.
+    `shrunk` is the state where all are, but for those on the lowest if these stay there (`stays`); where they
+    may not, it is -1 if there are any.
     """
     entry = 0
     row = np.empty(members.shape[1], np.int64)
@@ -52,8 +53,8 @@ def link(
             removed[entry] = find(row, length - 1, members, children)
             entry += 1
         shrunk[state] = -1
-        if length > 0 and members[state, 0] > 0:
-            row[:length] = members[state, :length] - 1
+        if length > 0 and (members[state, 0] > 0 or stays):
+            row[:length] = np.maximum(members[state, :length] - 1, 0)
             shrunk[state] = find(row, length, members, children)
     offsets[len(shrunk)] = entry
 

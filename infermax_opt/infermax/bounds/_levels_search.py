@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from infermax_opt.infermax.bounds._levels_full import FullGraph
 from infermax_opt.infermax.bounds._levels_space import LevelGraph, LevelPrices
 from infermax_opt.infermax.bounds.pieces import PriceProgram
 
@@ -33,7 +34,7 @@ class LevelSearch:
     those either settles or gains on new cycles.
     """
 
-    def __init__(self, graph: LevelGraph, stop: Callable[[], bool]):
+    def __init__(self, graph: LevelGraph | FullGraph, stop: Callable[[], bool]):
         self.graph, self.stop = graph, stop
         #: The best prices that settled, and their potentials.
         self.prices: LevelPrices | None = None
@@ -54,7 +55,7 @@ class LevelSearch:
         first, less = master.area, FIRST_STEP
         if before is not None and before.prices is not None and before.tables is not None:
             first = master.like(before)
-            tables = before.tables[:, graph.space.rounded(before.graph.space)]
+            tables = graph.start(before.tables[:, graph.space.rounded(before.graph.space)])
         stride, failed = STRIDE, 0
         for _ in range(STEPS):
             if self.stop() or failed > PATIENCE:
@@ -83,7 +84,7 @@ class LevelSearch:
 class _LevelMaster(PriceProgram):
     """The LP over scaled prices: of each level and of idling."""
 
-    def __init__(self, graph: LevelGraph):
+    def __init__(self, graph: LevelGraph | FullGraph):
         import numpy as np
 
         space, self.graph = graph.space, graph
@@ -91,32 +92,21 @@ class _LevelMaster(PriceProgram):
         scale = np.append(graph.block * sizes / space.capacity, max(1.0, graph.idle))
         #: Prices by area, and none.
         self.area, self.nothing = np.append(np.ones(space.levels), 1.0), np.zeros(space.levels + 1)
-        tokens = np.full(space.levels, float(space.width))
-        tokens[-1] = space.outputs - space.width * (space.levels - 1)
-        gain = np.append(tokens, 0.0) * scale
+        gain = np.append(space.tokens, 0.0) * scale
         # Alone in memory a level costs no more than its block, a refill and all others.
         most = np.full(space.levels, float(space.levels * graph.block))
         high = np.append(most, graph.idle) / scale
         low = self.nothing if space.width > 1 else -np.append(most, 0.0) / scale
         super().__init__(gain / gain.sum(), low, high, scale)
-        rows = np.eye(space.levels + 2, dtype=np.int64)[1:-1]
-        rows[:, -1] = -space.width
-        rows[0, [0, -1]] -= graph.more, 1
-        for row in rows if space.width > 1 else rows[:1]:
+        for row in graph.demands:
             self.cut(row)
 
     def whole(self, point: Floats) -> LevelPrices:
-        """Prices in units; no level is worth less than what idling through it earns."""
+        """Prices in units, as they are allowed."""
         import numpy as np
 
-        graph = self.graph
         rounded = (point * self.scale).round().astype(np.int64)
-        idle = min(int(rounded[-1]), graph.idle)
-        worth = rounded[:-1]
-        if graph.space.width > 1:
-            worth = np.maximum(worth, graph.space.width * idle)
-        worth[0] = max(int(worth[0]), (graph.space.width + 1) * idle + graph.more)
-        return LevelPrices(worth, idle)
+        return self.graph.allowed(rounded[:-1], int(rounded[-1]))
 
     def like(self, coarse: LevelSearch) -> Floats:
         """Scaled prices like those on coarser levels."""

@@ -68,7 +68,7 @@ class LevelSpace:
         offsets, level = np.empty(states + 1, np.int64), np.empty(entries, np.int16)
         removed, lowered = np.empty((2, entries), np.int32)
         shrunk = np.empty(states, np.int32)
-        link(members, lengths, children, offsets, level, removed, lowered, shrunk)
+        link(members, lengths, children, width == 1, offsets, level, removed, lowered, shrunk)
         last = int(offsets[-1])
         links = offsets, level[:last].copy(), removed[:last].copy(), lowered[:last].copy(), shrunk
         return cls(inputs, outputs, count, capacity, width, tiny, members, lengths, children, links)
@@ -77,6 +77,19 @@ class LevelSpace:
     def levels(self) -> int:
         """Number of levels."""
         return -(-self.outputs // self.width)
+
+    @property
+    def tokens(self) -> Integers:
+        """Tokens of each level: of the last, only those that there are."""
+        import numpy as np
+
+        found = np.full(self.levels, self.width)
+        found[-1] = self.outputs - self.width * (self.levels - 1)
+        return found
+
+    def earned(self, prices: LevelPrices) -> int:
+        """What all requests earn in all phases, in units."""
+        return self.count * int(self.tokens @ prices.worth)
 
     def rounded(self, coarse: LevelSpace) -> Integers:
         """For each state the one of coarser levels that it is rounded down to."""
@@ -129,10 +142,10 @@ class LevelPrices:
 class LevelGraph:
     """Costs of all steps in the space of states, in units of 2**-exponent ticks.
 
-    `block`, `more`: of a block of batches, and beside it if requests appear in one while idling earns
-    nothing; `charge`, `late`: of a return, by level, FAR where there is none, and of one that makes no token
-    where it is a step of its own; `leaves`: whether requests do so, by level; `idle`: the most that idling in
-    a batch may earn.
+    Levels are of two tokens or more: on those of one, batches are charged in full (`FullGraph`).  `block`,
+    `more`: of a block of batches, and beside it if requests appear in one while idling earns nothing;
+    `charge`: of a return, by level, FAR where there is none; `leaves`: whether requests do so, by level;
+    `idle`: the most that idling in a batch may earn.
     """
 
     space: LevelSpace
@@ -141,7 +154,6 @@ class LevelGraph:
     more: int
     idle: int
     charge: Integers
-    late: Integers
     leaves: npt.NDArray[np.bool_]
 
     @classmethod
@@ -154,24 +166,38 @@ class LevelGraph:
         ticks, width, policy = instance.cost.ticks, space.width, instance.policy
         units = functools.partial(in_units, exponent=exponent)
         least, rho = min(ticks.d0, ticks.p0), max(0, ticks.beta[piece] - ticks.d1)
-        cost = [min(units(rho * (space.inputs + width * q - 1)), MOST_UNITS) for q in range(space.levels + 1)]
-        charge = [0] + [cost[q] if policy.preemption else FAR for q in range(1, space.levels)]
-        late = np.full(space.levels, FAR)
-        if width == 1 and policy.preemption and policy.chunked_prefill:
-            late[:-1] = cost[1:-1]
+        sizes = [space.inputs + width * q for q in range(1, space.levels)]
+        cost = [min(units(rho * (size - 1)), MOST_UNITS) for size in sizes]
+        charge = [0, *(cost if policy.preemption else [FAR] * len(cost))]
         ends = policy.preemption | (np.arange(space.levels) >= space.outputs // width - 1)
         ends[0] = True
         return cls(
             space, exponent, units(width * (ticks.alpha[piece] + least)), units(ticks.p0 - least),
-            units(least), np.array(charge, np.int64), late, ends,
+            units(least), np.array(charge, np.int64), ends,
         )  # fmt: skip
 
-    def earned(self, prices: LevelPrices) -> int:
-        """What all requests earn in all phases, in units: of the last level, only tokens that there are."""
-        space = self.space
-        last = space.outputs - space.width * (space.levels - 1)
-        one = space.width * int(prices.worth[:-1].sum()) + last * int(prices.worth[-1])
-        return space.count * one
+    @property
+    def demands(self) -> Integers:
+        """Weights on (1, *worth, idle), what each row weighs being demanded to be 0 or more."""
+        import numpy as np
+
+        rows = np.eye(self.space.levels + 2, dtype=np.int64)[1:-1]
+        rows[:, -1] = -self.space.width
+        rows[0, [0, -1]] -= self.more, 1
+        return rows
+
+    def allowed(self, worth: Integers, idle: int) -> LevelPrices:
+        """Prices like these; no level is worth less than what idling through it earns."""
+        import numpy as np
+
+        idle, width = min(idle, self.idle), self.space.width
+        worth = np.maximum(worth, width * idle)
+        worth[0] = max(int(worth[0]), (width + 1) * idle + self.more)
+        return LevelPrices(worth, idle)
+
+    def start(self, tables: Integers) -> Integers:
+        """Tables to begin with, by those of wider levels."""
+        return tables
 
     def settle(
         self, prices: LevelPrices, start: Integers | None, stop: Callable[[], bool]
@@ -190,9 +216,6 @@ class LevelGraph:
         came, moved = np.full(tables.shape, -1, np.int64), np.zeros(tables.shape, np.int16)
         out = np.array(prices.out, np.int64)
         appear = np.where(self.charge < FAR, self.charge - out, FAR)
-        later = np.where(self.late < FAR, self.late - (out - worth) - prices.idle, FAR)
-        late = later < appear
-        appear = np.minimum(appear, later)
         leave = np.where(self.leaves, out - worth, FAR)
         cycles = np.zeros(CYCLES, np.int64)
         _, _, settle, weigh, _ = kernels(space.tiny)
@@ -209,10 +232,10 @@ class LevelGraph:
         for row, node in zip(weights, cycles, strict=False):
             weigh(came, moved, node, *space.links[:3], steps)
             coming, going = steps[3 : 3 + levels], steps[3 + levels :]
-            paid = int(coming @ np.where(late, self.late, np.where(self.charge < FAR, self.charge, 0)))
+            paid = int(coming @ np.where(self.charge < FAR, self.charge, 0))
             row[0] = steps[0] * self.block + steps[1] * self.more + paid
-            row[1:-1] = (going - coming).cumsum() - going + coming * late
-            row[-1] = steps[1] - space.width * steps[2] - int(coming @ late)
+            row[1:-1] = (going - coming).cumsum() - going
+            row[-1] = steps[1] - space.width * steps[2]
         return (tables if found == 0 else None), weights
 
 

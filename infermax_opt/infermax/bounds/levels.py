@@ -2,7 +2,7 @@
 
 `state_flow` lists what may be in memory, token by token. Here requests of one kind are looked at every w
 batches only, and their tokens are rounded down to levels of w: far fewer states, and a bound that is the
-weaker the larger w.
+weaker the larger w. With w = 1 it is as good as `state_flow`, by fewer states: see *Levels of one token*.
 
 *Looks.* Fix one affine piece of the batch time, and count the batches that process a token: 1 ... J. Call a
 request active as in `state_flow`: from the batch of its first token until it finishes, except between an
@@ -77,6 +77,44 @@ is earned. Costs are rounded down to units, prices are whole units; `more` uses 
 KV of chunks and of refills that have not ended is left out, and whole blocks are not smaller; P, C and
 arrivals only restrict or delay; a batch without hybrid batching costs no less. Batches that process no token
 only evict.
+
+*Levels of one token.* All this holds for w = 1, too, but there each batch can be charged in full (`full` in
+the evidence). States are as above, in three layers: P(S), after a batch; A(S), while requests appear in a
+batch in which others decode; U(S), while they appear in one without decodes. Any worth[q]; nothing is paid
+for idling. back(q) is what appearing on level q costs: the least of -out(0) if q = 0; with preemption of
+rho (I + q - 1) - out(q) if q >= 1; with preemption and prefill in chunks, for a return without a token in its
+batch, of rho (I + q) - out(q+1) if q < O-1. S- is S with every level q replaced by max(q - 1, 0).
+
+- *leave*: P(S) -> P(S - q), out(q+1); without preemption only if q = O - 1;
+- *idle*: P(S) -> P(S with a q replaced by q-1), 0, q >= 1;
+- *plain batch*: P(S-) -> P(S), alpha + d0;
+- *mixed batch*: P(S-) -> A(S), alpha + d0 + p0; *join*: A(S) -> A(S + q), back(q); *joined*: A(S) -> P(S), 0;
+- *enter*: P(S) or U(S) -> U(S + q), back(q); *pure batch*: U(S) -> P(S), alpha + p0.
+
+If no step leads to more than the potential it leaves plus its cost, then the makespan is at least
+
+    F + number of requests times (worth[0] + ... + worth[O-1]).
+
+Let S be the levels of the active requests after a batch, those that finish in it included. First leave all
+that have finished or are evicted before the next batch; T remain, and N make first tokens or return in that
+batch. T makes tokens by decodes alone, as all of T hold the KV of their tokens but the last, and the batch
+prefills if N is not empty: `state_flow` says why.
+
+(1) A request decodes. It is of T. Let X be the levels of T after the batch. Those of T that make no token and
+are on a level q >= 1 idle. That leads to X-: who makes a token comes to q >= 1 from q - 1; who idled is on q
+after the batch and was lowered to q - 1; who makes none on level 0 was there and is. If N is empty, a plain
+batch leads to P(X). Else a mixed batch leads to A(X), each of N joins on its level after the batch, and all
+have joined. Beside its tokens the batch costs as much, or more: it decodes, and prefills if N is not empty.
+
+(2) None does. T is after the batch what it was. If N is empty, nothing is stepped, and nothing charged. Else
+each of N enters on its level after the batch, and a pure batch follows: it prefills.
+
+All on the way are parts of the states after the two batches, or lower, so states. Evicted with n tokens a
+request pays out(n), and earns it when it returns with n; first tokens earn out(0), and finishing costs
+out(O) = 0. Returns pay for refills as above. So the walk from P(empty) to P(empty) costs 0 or more, and
+batches and refills cost no less than its steps and what all first tokens earn. Steps that no schedule makes
+do no harm. All these steps are walks of `state_flow`, too, so this bound is no less; it may be more, as there
+requests whose only token was taken back may stay so, with less KV, for batches without decodes.
 """
 
 from __future__ import annotations
@@ -85,6 +123,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.infermax.bounds._levels_full import FullGraph
 from infermax_opt.infermax.bounds._levels_search import LevelSearch
 from infermax_opt.infermax.bounds._levels_space import (
     LevelGraph,
@@ -93,23 +132,27 @@ from infermax_opt.infermax.bounds._levels_space import (
     states_on_levels,
 )
 from infermax_opt.infermax.bounds.least_work import least_work
+from infermax_opt.infermax.bounds.pieces import in_units
 from infermax_opt.infermax.data.instance import Instance
 
-__all__ = ["Ladder", "levels_bounds"]
+__all__ = ["Ladder", "levels_bounds", "one_token_fits"]
 
 #: States beyond which levels are wider, and levels in all of them together: the checker takes no more.
 MAX_STATES, MAX_MEMBERS = 600_000, 10**7
+#: Levels in all states of one token: on these the bound is as good as one by states can be.
+MAX_TOKENS = 21 * 10**6
 #: Requests at once, and tokens of KV times these, beyond which the bound is not tried: area arguments are
 #: good there, and counting states takes long.
 MAX_ACTIVE, MAX_TABLE = 64, 3_000_000
-#: Fewest levels that say anything, and most, each of which has a price.
+#: Fewest levels of several tokens that say anything, and most of all, each of which has a price.
 FEWEST, MAX_LEVELS = 4, 400
 #: Share of a bound that is known from which on levels half as wide are tried; they were found to add 5 %.
 CLOSE = Fraction(95, 100)
-#: Bits of the fixed cost of a block in units: rounding costs a millionth of a bound.
-BITS = 20
-#: Relative precision of what prices earn, on the finest levels and on wider ones.
-TOLERANCE, DRAFT_TOLERANCE = 1e-4, 1e-3
+#: Bits of the fixed cost of a block in units, so that rounding costs a millionth of a bound; and most of that
+#: of any batch, so that no sum leaves int64.
+BITS, MOST_BITS = 20, 34
+#: Relative precision of what prices earn: on levels of one token, on the finest levels, and on wider ones.
+FULL_TOLERANCE, TOLERANCE, DRAFT_TOLERANCE = 2e-5, 1e-4, 1e-3
 
 Stop = Callable[[], bool]
 
@@ -140,6 +183,11 @@ def levels_bounds(
             yield final
 
 
+def one_token_fits(instance: Instance) -> bool:
+    """Whether levels of one token are searched on: no bound that knows all states is better."""
+    return _widths(instance)[-1:] == [1]
+
+
 def _best_piece(instance: Instance, widths: list[int], stop: Stop) -> Ladder | None:
     """The piece of the batch time that is best on all levels but the narrowest ones."""
     ladders = [Ladder(instance, piece, widths[-1]) for piece in range(len(instance.cost.batch)) if widths]
@@ -168,8 +216,11 @@ class Ladder:
     def __init__(self, instance: Instance, piece: int, narrowest: int):
         ticks = instance.cost.ticks
         self._instance, self._piece = instance, piece
+        self._narrowest = narrowest
         self._batch = ticks.alpha[piece] + min(ticks.d0, ticks.p0)
-        self._exponent = BITS - (narrowest * self._batch).bit_length()
+        self._longest = ticks.alpha[piece] + ticks.d0 + ticks.p0
+        block = BITS - (narrowest * self._batch).bit_length()
+        self._exponent = min(block, MOST_BITS - self._longest.bit_length())
         self._last: LevelSearch | None = None
         self.values = [Fraction(0)]
 
@@ -181,13 +232,15 @@ class Ladder:
         width : int
         stop : callable
         """
-        if self._batch == 0 or stop():
+        block = width * self._batch if width > 1 else self._longest
+        if in_units(block, self._exponent) == 0 or stop():
             return
         space = LevelSpace.of(self._instance, width)
-        graph = LevelGraph.of(self._instance, space, self._piece, self._exponent)
+        of = FullGraph.of if width == 1 else LevelGraph.of
+        graph = of(self._instance, space, self._piece, self._exponent)
         search = LevelSearch(graph, stop)
-        narrowest = BITS - (width * self._batch).bit_length() == self._exponent
-        search.run(TOLERANCE if narrowest else DRAFT_TOLERANCE, self._last)
+        finest = FULL_TOLERANCE if width == 1 else TOLERANCE
+        search.run(finest if width == self._narrowest else DRAFT_TOLERANCE, self._last)
         if search.prices is not None:
             self._last = search
             self.values.append(self._value(search))
@@ -207,7 +260,7 @@ class Ladder:
         assert search.prices is not None
         graph = search.graph
         width = graph.space.width
-        units = Fraction(graph.earned(search.prices) - (width - 1) * graph.block, width)
+        units = Fraction(graph.space.earned(search.prices) - (width - 1) * graph.block, width)
         ticks = units / Fraction(2) ** self._exponent
         ticks += least_work(self._instance, self._instance.types, self._piece)
         return Fraction(ticks / self._instance.cost.ticks_per_second)
@@ -219,12 +272,14 @@ class Ladder:
             return None
         from infermax_opt.infermax.bounds._kernels_levels import FAR
 
+        prices, width = search.prices, search.graph.space.width
         evidence = {
             "kind": "levels",
             "piece": self._piece,
             "exponent": self._exponent,
-            "width": search.graph.space.width,
-            "prices": {"worth": search.prices.worth.tolist(), "idle": search.prices.idle},
+            "width": width,
+            **({"full": True} if width == 1 else {}),
+            "prices": {"worth": prices.worth.tolist(), **({"idle": prices.idle} if width > 1 else {})},
             "potential": [value if value < FAR else None for value in search.tables[0].tolist()],
         }
         return LowerBound(self.values[-1], "levels", Proof.CERTIFICATE, evidence=evidence)
@@ -237,18 +292,22 @@ def _widths(instance: Instance) -> list[int]:
     _, outputs, _, most = most_at_once(instance)
     if not 1 <= most <= MAX_ACTIVE or most * instance.system.kv_capacity > MAX_TABLE:
         return []
-    limit = min(MAX_STATES, MAX_MEMBERS // most)
+
+    def too_many(width: int) -> bool:
+        limit = min(MAX_STATES, (MAX_MEMBERS if width > 1 else MAX_TOKENS) // most)
+        return states_on_levels(instance, width, limit) > limit
+
     low = (outputs - 1) // MAX_LEVELS  # too narrow, as is every one that becomes it
     high = low + 1
-    while high < outputs and states_on_levels(instance, high, limit) > limit:
+    while high < outputs and too_many(high):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if states_on_levels(instance, middle, limit) > limit:
+        if too_many(middle):
             low = middle
         else:
             high = middle
     widths = [high]
     while -(-outputs // (2 * widths[0])) >= FEWEST:
         widths.insert(0, 2 * widths[0])
-    return widths if -(-outputs // high) >= FEWEST else []
+    return widths if high == 1 or -(-outputs // high) >= FEWEST else []

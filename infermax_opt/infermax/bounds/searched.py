@@ -126,7 +126,7 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
     from infermax_opt.infermax.bounds.branching import branching_bound
     from infermax_opt.infermax.bounds.filling import filling_bound
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
-    from infermax_opt.infermax.bounds.levels import levels_bounds
+    from infermax_opt.infermax.bounds.levels import levels_bounds, one_token_fits
     from infermax_opt.infermax.bounds.occupancy import occupancy_bound
     from infermax_opt.infermax.bounds.ramp import ramp_bound
     from infermax_opt.infermax.bounds.state_flow import state_flow_bound
@@ -150,7 +150,8 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
     found = branching_bound(instance, above=above, stop=stop)
     if found is not None and found.value > above:
         yield found
-    if few and "state flow" not in best:
+    # On levels of one token all states and batches are told apart: better with more slots, too.
+    if "state flow" not in best and (few or (_is_long(instance) and one_token_fits(instance))):
         yield from levels_bounds(instance, above=above, stop=stop)
 
 
@@ -158,16 +159,26 @@ def _holds_few(instance: Instance) -> bool:
     """Whether so few requests fit that whole ones matter, and they follow each other for long."""
     from infermax_opt.infermax.bounds._occupancy_graph import MAX_ACTIVE
 
-    tokens = volume = 0
-    for kind in instance.types:
-        i, o = kind.input_tokens, kind.output_tokens
-        tokens += o * len(kind.members)
-        volume += (i * o + o * (o - 1) // 2) * len(kind.members)
+    tokens = sum(kind.output_tokens * len(kind.members) for kind in instance.types)
     capacity = instance.system.kv_capacity
-    longest = max(kind.output_tokens for kind in instance.types)
     shortest = min(kind.input_tokens for kind in instance.types)
     small = capacity * min(MAX_ACTIVE + 1, capacity // shortest + 1) <= SMALL
-    return capacity * tokens < FEW_SLOTS * volume and (small or volume > LONG * longest * capacity)
+    return capacity * tokens < FEW_SLOTS * _volume(instance) and (small or _is_long(instance))
+
+
+def _is_long(instance: Instance) -> bool:
+    """Whether requests follow each other for long: how memory fills and empties hardly matters."""
+    longest = max(kind.output_tokens for kind in instance.types)
+    return _volume(instance) > LONG * longest * instance.system.kv_capacity
+
+
+def _volume(instance: Instance) -> int:
+    """KV tokens times batches of all requests."""
+    volume = 0
+    for kind in instance.types:
+        i, o = kind.input_tokens, kind.output_tokens
+        volume += (i * o + o * (o - 1) // 2) * len(kind.members)
+    return volume
 
 
 def _crowded(instance: Instance) -> bool:

@@ -9,10 +9,13 @@ from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import MAX_STEPS, Work
 from infermax_opt.infermax.checker.instance import Instance
+from infermax_opt.infermax.checker.levels_full import batch_costs, check_in_full
 from infermax_opt.infermax.checker.pieces import FAR, Piece
 
 #: Such a proof may take so many times as many steps as others: it may have 600,000 states.
 LONGER = 3
+#: Levels in all states together, at most: they are held in less than a GiB.
+MOST_MEMBERS = 21 * 10**6
 
 #: Levels of the requests in memory, in order.
 Look = tuple[int, ...]
@@ -69,15 +72,21 @@ def levels(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     instance.work = Work(LONGER * MAX_STEPS)
     space = on_levels(instance, evidence)
     worth = evidence["prices"]["worth"].integers(space.number)
-    costs = read_costs(instance, evidence["prices"], space, worth, piece)
+    full = "full" in evidence and evidence["full"].flag()
+    require(space.width == 1 or not full, "full: levels are of more than one token")
+    costs = None if full else read_costs(instance, evidence["prices"], space, worth, piece)
     given = evidence["potential"].integers(nulls=True)
-    require(0 < len(given) <= 10**7 // space.most, "potential: too many states, or none")
+    require(0 < len(given) <= MOST_MEMBERS // space.most, "potential: too many states, or none")
     require(given[0] is not None, "potential: the empty state has none")
     states = list_levels(instance, space, len(given))
     require(len(states) == len(given), "potential: wrong number of states")
     between = {state: FAR if v is None else v for state, v in zip(states, given, strict=True)}
-    check_looks(between, costs, instance.work)
-    return (work_of_all(instance, space, piece) + phases(space, worth, costs) / piece.unit) / instance.scale
+    if costs is None:
+        check_in_full(between, batch_costs(instance, space.inputs, worth, piece), instance.work)
+    else:
+        check_looks(between, costs, instance.work)
+    beyond = 0 if costs is None else (space.width - 1) * costs.block
+    return (work_of_all(instance, space, piece) + phases(space, worth, beyond) / piece.unit) / instance.scale
 
 
 def on_levels(instance: Instance, evidence: Field) -> Levels:
@@ -199,7 +208,7 @@ def work_of_all(instance: Instance, space: Levels, piece: Piece) -> int:
     return instance.token_work(kinds, piece.beta) + instance.squares(kinds)
 
 
-def phases(space: Levels, worth: list[int], costs: LookCosts) -> Fraction:
+def phases(space: Levels, worth: list[int], beyond: int) -> Fraction:
     """What all levels are worth less the blocks that reach beyond the ends, in units of one phase.
 
     Parameters
@@ -207,7 +216,8 @@ def phases(space: Levels, worth: list[int], costs: LookCosts) -> Fraction:
     space : Levels
     worth : list[int]
         Of each level, lowest first.
-    costs : LookCosts
+    beyond : int
+        What the blocks beyond the ends cost in all phases.
     """
     tokens = space.width * sum(worth[:-1]) + space.last * worth[-1]
-    return Fraction(space.requests * tokens - (space.width - 1) * costs.block, space.width)
+    return Fraction(space.requests * tokens - beyond, space.width)

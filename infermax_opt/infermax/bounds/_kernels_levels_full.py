@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from infermax_opt.infermax.bounds._kernels_occupancy import EDGES, FAR, gains
+from infermax_opt.infermax.bounds._kernels_occupancy import gains
+from infermax_opt.infermax.bounds._kernels_occupancy_steps import EDGES, FAR
 
 __all__ = ["FAR", "gains", "relax", "settle", "weigh"]
 

@@ -55,7 +55,7 @@ FLOW_SHARE = 0.25
 WINDOW_COLUMNS = 40_000
 #: Share of the time that planners have before these windows.
 PLAN_SHARE = 0.6
-#: The same where planners search whole lives, which find more than windows do.
+#: The same where planners search whole lives or backwards, which find more than windows do.
 LIVES_SHARE = 0.85
 #: What is added to a value that is asked about, so that a search can show that no schedule reaches it.
 ABOVE = Fraction(1, 10**9)
@@ -172,11 +172,13 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
     def candidates(self, end: float, windows: bool) -> Iterator[tuple[str, Schedule]]:
         """Plans until some moment; its last part goes to windows of the flow formulation, if wanted."""
         from infermax_opt.infermax.planners.anytime import anytime_plans
+        from infermax_opt.infermax.planners.backward.search import backward_helps
         from infermax_opt.infermax.planners.lives.planner import lives_help
 
         upper = float(self.best.value) if self.best else None
         now = time.monotonic()
-        share = 1.0 if not windows else LIVES_SHARE if lives_help(self.instance) else PLAN_SHARE
+        searched = lives_help(self.instance) or backward_helps(self.instance)
+        share = 1.0 if not windows else LIVES_SHARE if searched else PLAN_SHARE
         deadline = None if end == math.inf else now + (end - now) * share
         if self.instance.offline and self.instance.objective.is_makespan:
             yield from anytime_plans(

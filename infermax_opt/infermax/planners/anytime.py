@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -23,6 +24,8 @@ ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
 COARSE_FEW = 16
 #: Share of the time left before that, which the beam search at full scale has.
 FINE_SHARE = 0.6
+#: Share of the time left that the search backwards has, and that of the list planner between its turns.
+BACKWARD_SHARE, BETWEEN_SHARE = 0.8, 0.3
 #: Share of the time left then that the beam search over counts has.
 COUNT_SHARE = 0.5
 #: Share of the time left that the beam search has where whole lives can be searched after it.
@@ -56,6 +59,7 @@ def anytime_plans(
         Where the schedule comes from.
     schedule : Schedule
     """
+    from infermax_opt.infermax.planners.backward.planner import BackwardPlanner
     from infermax_opt.infermax.planners.lives.planner import lives_help, lives_plans
     from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
     from infermax_opt.infermax.planners.plan.planner import Planner
@@ -72,6 +76,12 @@ def anytime_plans(
     if orders_help(instance) and not few:
         until = _until(local, deadline)
         yield from orders_plans(instance, planner, known=known(), seed=seed, deadline=until)
+    backward = BackwardPlanner(instance, seed=seed)
+
+    def least() -> float:
+        return min(math.inf if upper is None else upper, planner.best, backward.best)
+
+    yield from backward.improve(least(), _until(BACKWARD_SHARE, deadline), try_out=True)
     for name, schedule in _beam_plans(
         instance, upper, seed, _until(BEAM_SHARE, deadline) if few else deadline
     ):
@@ -80,7 +90,8 @@ def anytime_plans(
         for name, schedule in lives_plans(instance, known=known(), seed=seed, deadline=deadline):
             yield name, _polished(instance, schedule)
     if deadline is not None and time.monotonic() < deadline:
-        yield from planner.improve(deadline)
+        yield from planner.improve(_until(BETWEEN_SHARE, deadline) if backward.applies else deadline)
+        yield from backward.improve(least(), deadline)
 
 
 def _beams_do_well(instance: Instance) -> bool:

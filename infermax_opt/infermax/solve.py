@@ -171,14 +171,11 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def candidates(self, end: float, windows: bool) -> Iterator[tuple[str, Schedule]]:
         """Plans until some moment; its last part goes to windows of the flow formulation, if wanted."""
-        from infermax_opt.infermax.planners.anytime import anytime_plans
-        from infermax_opt.infermax.planners.backward.search import backward_helps
-        from infermax_opt.infermax.planners.lives.planner import lives_help
+        from infermax_opt.infermax.planners.anytime import anytime_plans, better_than_windows
 
         upper = float(self.best.value) if self.best else None
         now = time.monotonic()
-        searched = lives_help(self.instance) or backward_helps(self.instance)
-        share = 1.0 if not windows else LIVES_SHARE if searched else PLAN_SHARE
+        share = 1.0 if not windows else LIVES_SHARE if better_than_windows(self.instance) else PLAN_SHARE
         deadline = None if end == math.inf else now + (end - now) * share
         if self.instance.offline and self.instance.objective.is_makespan:
             yield from anytime_plans(

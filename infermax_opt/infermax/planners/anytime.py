@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 
-__all__ = ["anytime_plans"]
+if TYPE_CHECKING:
+    from infermax_opt.infermax.planners.plan.planner import Planner
+
+__all__ = ["anytime_plans", "better_than_windows"]
 
 #: Requests of mean size that fill the KV; where they are more, a beam sees too little of them.
 FEW = 12
@@ -24,7 +28,8 @@ ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
 COARSE_FEW = 16
 #: Share of the time left before that, which the beam search at full scale has.
 FINE_SHARE = 0.6
-#: Share of the time left that the search backwards has, and that of the list planner between its turns.
+#: Share of the time left that the search backwards has, if it comes near what is known; share of the time
+#: left in the end that the list planner has before it goes on.
 BACKWARD_SHARE, BETWEEN_SHARE = 0.8, 0.3
 #: Share of the time left then that the beam search over counts has.
 COUNT_SHARE = 0.5
@@ -59,8 +64,7 @@ def anytime_plans(
         Where the schedule comes from.
     schedule : Schedule
     """
-    from infermax_opt.infermax.planners.backward.planner import BackwardPlanner
-    from infermax_opt.infermax.planners.lives.planner import lives_help, lives_plans
+    from infermax_opt.infermax.planners.lives.planner import lives_help
     from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
     from infermax_opt.infermax.planners.plan.planner import Planner
     from infermax_opt.infermax.planners.sequence import CLASSES, sequence_plans, sequences_help
@@ -76,15 +80,46 @@ def anytime_plans(
     if orders_help(instance) and not few:
         until = _until(local, deadline)
         yield from orders_plans(instance, planner, known=known(), seed=seed, deadline=until)
-    backward = BackwardPlanner(instance, seed=seed)
+    yield from _searched(instance, planner, upper, known, seed, deadline)
+
+
+def better_than_windows(instance: Instance) -> bool:
+    """Whether planners search so well that windows of a schedule are hardly improved by programs."""
+    from infermax_opt.infermax.planners.backward.search import backward_helps
+    from infermax_opt.infermax.planners.lives.planner import lives_help
+
+    return lives_help(instance) or backward_helps(instance)
+
+
+def _searched(
+    instance: Instance,
+    planner: Planner,
+    upper: float | None,
+    known: Callable[[], Schedule | None],
+    seed: int,
+    deadline: float | None,
+) -> Iterator[tuple[str, Schedule]]:
+    """Plans of the searches that place requests jointly; then the list planner and one of these go on.
+
+    Parameters
+    ----------
+    instance : Instance
+    planner : Planner
+        The list planner, which has had its first turn.
+    upper, known, seed, deadline
+        As in `anytime_plans`.
+    """
+    from infermax_opt.infermax.planners.backward.planner import BackwardPlanner
+    from infermax_opt.infermax.planners.lives.planner import lives_help, lives_plans
+
+    few, backward = lives_help(instance), BackwardPlanner(instance, seed=seed)
 
     def least() -> float:
         return min(math.inf if upper is None else upper, planner.best, backward.best)
 
     yield from backward.improve(least(), _until(BACKWARD_SHARE, deadline), try_out=True)
-    for name, schedule in _beam_plans(
-        instance, upper, seed, _until(BEAM_SHARE, deadline) if few else deadline
-    ):
+    until = _until(BEAM_SHARE, deadline) if few else deadline
+    for name, schedule in _beam_plans(instance, upper, seed, until):
         yield name, _polished(instance, schedule)
     if few:
         for name, schedule in lives_plans(instance, known=known(), seed=seed, deadline=deadline):

@@ -35,13 +35,9 @@ class _Writer:
 
     def apply(self, move: Sequence[int]) -> None:
         """Complete the batch after, and begin the one that this move is about."""
-        cuts = [
-            (made, self.held[made - 1].pop()) for made, times in (move[0:2], move[2:4]) for _ in range(times)
-        ]
+        cuts = [(made, self.held[made - 1].pop()) for made in _each(move[0:4])]
         # First cut, first placed: who was cut just now has to be away for a batch.
-        ends = [
-            (made, self.heads[made].pop(0)) for made, times in (move[4:6], move[6:8]) for _ in range(times)
-        ]
+        ends = [(made, self.heads[made].pop(0)) for made in _each(move[4:8])]
         for made, name in cuts:
             self.prompts[name] = self.inputs + made
             self.heads.setdefault(made, []).append(name)
@@ -66,6 +62,11 @@ class _Writer:
         self.batches.append(
             Batch({**self.prompts, **named}, tuple(evict), None, bool(decodes) and not self.idle)
         )
+
+
+def _each(pairs: Sequence[int]) -> list[int]:
+    """The first of each pair, as often as the second says."""
+    return [value for value, times in zip(pairs[::2], pairs[1::2], strict=True) for _ in range(times)]
 
 
 def written(instance: Instance, moves: Sequence[Sequence[int]]) -> Schedule:

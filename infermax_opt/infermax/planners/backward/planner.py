@@ -81,23 +81,34 @@ class BackwardPlanner:
             ``backward:`` and the number of the search.
         schedule : Schedule
         """
-        work, begun = self.work, self.number
-        while work is not None and (deadline is not None or self.number < begun + SEARCHES):
+        begun = self.number
+        while self.work is not None and (deadline is not None or self.number < begun + SEARCHES):
             hopeless = not self.opening and self.ranking[0][0] > upper * HOPELESS
-            options = None if try_out and hopeless else self._next()
-            if options is None or (deadline is not None and time.monotonic() >= deadline):
+            if (try_out and hopeless) or (deadline is not None and time.monotonic() >= deadline):
                 return
-            seconds, schedule = work.search(options, upper, deadline)
-            if deadline is not None and time.monotonic() >= deadline and schedule is None:
+            options = self._next()
+            if options is None:
                 return
-            self.number += 1
-            self.ranking = sorted([*self.ranking, (seconds, self.number, options)], key=lambda one: one[:2])
-            if schedule is None or seconds >= upper * HOPELESS:
-                continue
-            saved, schedule = polish(work.instance, schedule)
-            if seconds - saved < upper * (1 - NOISE):
-                self.best = upper = seconds - saved
+            seconds, schedule = self._tried(self.work, options, upper, deadline)
+            if schedule is not None and seconds < upper * (1 - NOISE):
+                self.best = upper = seconds
                 yield f"backward:{self.number}", schedule
+
+    def _tried(
+        self, work: BackwardSearch, options: BackwardOptions, upper: float, deadline: float | None
+    ) -> tuple[float, Schedule | None]:
+        """What a search finds with these settings, polished if it is near."""
+        seconds, schedule = work.search(options, upper, deadline)
+        if schedule is None and deadline is not None and time.monotonic() >= deadline:
+            # Its time was too short, which says nothing about it.
+            self.opening.insert(0, options)
+            return math.inf, None
+        self.number += 1
+        self.ranking = sorted([*self.ranking, (seconds, self.number, options)], key=lambda one: one[:2])
+        if schedule is None or seconds >= upper * HOPELESS:
+            return math.inf, None
+        saved, schedule = polish(work.instance, schedule)
+        return seconds - saved, schedule
 
     @property
     def applies(self) -> bool:

@@ -175,7 +175,16 @@ class BackwardSearch:
     def search(
         self, options: BackwardOptions, upper: float, deadline: float | None
     ) -> tuple[float, Schedule | None]:
-        """Makespan of what was found, and the schedule; infinite and None without one."""
+        """Makespan of what was found, and the schedule; infinite and None without one.
+
+        Parameters
+        ----------
+        options : BackwardOptions
+        upper : float
+            Makespan in seconds that is known, for the price of KV area.
+        deadline : float or None
+            Moment of `time.monotonic` at which to give up.
+        """
         found = _Beam(self, options, upper).run(deadline)
         if found is None or len(found) > MAX_BATCHES:
             return math.inf, None

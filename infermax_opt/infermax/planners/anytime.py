@@ -125,7 +125,8 @@ def _searched(
         for name, schedule in lives_plans(instance, known=known(), seed=seed, deadline=deadline):
             yield name, _polished(instance, schedule)
     if deadline is not None and time.monotonic() < deadline:
-        yield from planner.improve(_until(BETWEEN_SHARE, deadline) if backward.applies else deadline)
+        found = backward.best < math.inf
+        yield from planner.improve(_until(BETWEEN_SHARE, deadline) if found else deadline)
         yield from backward.improve(least(), deadline)
 
 

@@ -110,11 +110,6 @@ class BackwardPlanner:
         saved, schedule = polish(work.instance, schedule)
         return seconds - saved, schedule
 
-    @property
-    def applies(self) -> bool:
-        """Whether there is anything to search."""
-        return self.work is not None
-
     def _next(self) -> BackwardOptions | None:
         """Settings to try next: good ones with a wider beam or changed; None if all were."""
         if self.opening:

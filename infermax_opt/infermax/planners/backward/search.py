@@ -245,7 +245,7 @@ class _Beam:
         import numpy as np
 
         children, width, coarse = self.children, self.options.width, self.options.coarse
-        best = float(self.nodes.value[0])
+        best = float(self.nodes.value.min())
         self.expand(best + self.window)
         if children.found[0] < SORTED * width and self.window < math.inf:
             self.expand(math.inf)
@@ -257,13 +257,33 @@ class _Beam:
         self.window = SPREAD * float(children.value[order[-1]] - best) if full else math.inf
         parent, moves = children.parent[order], children.move[order]
         held, heads, fresh, tokens, prefill = self.moved(parent, moves)
+        value = children.value[order]
+        wasted = self.wasted(held, heads, fresh)
+        if wasted.any():
+            by = np.argsort(value + self.steps.fixed * wasted, kind="stable")
+            order, parent, moves, value = order[by], parent[by], moves[by], value[by]
+            held, heads, fresh, tokens, prefill = (some[by] for some in (held, heads, fresh, tokens, prefill))
         alike = (held + (len(self.log) + self.options.seed) % coarse) // coarse @ self.salt
+        # Once all have ended what is left to place decides.
+        alike += np.where(fresh == 0, heads[:, ::-1] @ self.salt, 0)
         kept = np.sort(np.unique(alike, return_index=True)[1])[:width]
         self.nodes = _kernel.Nodes(
-            held[kept], heads[kept], fresh[kept], tokens[kept], prefill[kept], children.value[order[kept]]
+            held[kept], heads[kept], fresh[kept], tokens[kept], prefill[kept], value[kept]
         )
         self.log.append((parent[kept], moves[kept]))
         return True
+
+    def wasted(self, held: Integers, heads: Integers, fresh: Integers) -> Any:
+        """Batches of a full memory, at least, that nodes waste until the longest request left has begun."""
+        import numpy as np
+
+        tokens = np.arange(1, self.work.outputs + 1)
+        areas = np.array([int(area(self.work.inputs, some)) for some in tokens.tolist()])
+        left = held @ areas + heads[:, 1:] @ areas[:-1] + fresh * areas[-1]
+        longest = (np.where(held > 0, tokens, 0)).max(axis=1)
+        longest = np.maximum(longest, np.where(heads > 0, tokens - 1, 0).max(axis=1))
+        longest = np.where(fresh > 0, tokens[-1], longest)
+        return np.maximum(0.0, longest - left / self.work.instance.system.kv_capacity)
 
     def expand(self, cut: float) -> None:
         """Find children of all nodes below the cut; where they are too many, lower it."""

@@ -163,11 +163,12 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         if not self.settled():
             self.take_bounds(None if end == math.inf else max(0.0, end - time.monotonic()))
 
-    def take_bounds(self, wait: float | None = 0.0) -> None:
-        """Keep what the search for bounds has found, after waiting so many seconds for its end."""
+    def take_bounds(self, wait: float | None = 0.0) -> bool:
+        """Keep what the search for bounds found, waiting so many seconds; return whether all is settled."""
         if self.searching is not None:
             for bound in self.searching.found(wait):
                 self.improve_bound(self.credible(bound))
+        return self.settled()
 
     def candidates(self, end: float, windows: bool) -> Iterator[tuple[str, Schedule]]:
         """Plans until some moment; its last part goes to windows of the flow formulation, if wanted."""
@@ -182,6 +183,7 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
                 self.instance,
                 upper=upper,
                 known=lambda: self.best.schedule if self.best else None,
+                done=self.take_bounds,
                 seed=self.options.seed,
                 deadline=deadline,
             )

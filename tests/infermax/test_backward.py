@@ -59,12 +59,12 @@ def test_the_search_knows_the_makespan_of_its_schedule(instance: Instance, optio
     assume(backward_helps(instance))
     work = BackwardSearch(instance)
     beam = search._Beam(work, options, upper_of(instance))
-    found = beam.run(None)
+    found = beam.run()
     if found is None:
         return
     schedule = written(instance, found)
     replayed = valid_replay(instance, schedule)
-    assert work.search(options, upper_of(instance), None)[1] == schedule
+    assert work.search(options, upper_of(instance))[1] == schedule
     alone = sum(features.decodes == 0 for features in replayed.features)
     known = work.least + len(found) * beam.steps.fixed + beam.extra(found)
     seconds = replayed.ends[-1] / replayed.ticks_per_second
@@ -152,6 +152,19 @@ def test_it_ends_in_time() -> None:
     began = time.monotonic()
     list(BackwardPlanner(instance).improve(upper, began + 1.5))
     assert 1.0 < time.monotonic() - began < 4
+
+
+def test_it_ends_at_once_where_nothing_better_is_wanted() -> None:
+    instance = cell(300, 6, 6, 200)
+    upper, asked = upper_of(instance), iter([False] * 20)
+    plans = BackwardPlanner(instance)
+    began = time.monotonic()
+    assert not list(plans.improve(upper, began + 60, done=lambda: next(asked, True)))
+    assert plans.number == 0
+    assert plans.opening[0] == planner.OPENING[0]
+    names = [name for name, _ in anytime.anytime_plans(instance, done=lambda: True, deadline=began + 60)]
+    assert not [name for name in names if not name.startswith("planner")]
+    assert time.monotonic() - began < 30
 
 
 def test_all_planners_together_use_the_time_and_find_its_plans() -> None:

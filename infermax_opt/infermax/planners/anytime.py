@@ -42,6 +42,7 @@ def anytime_plans(
     *,
     upper: float | None = None,
     known: Callable[[], Schedule | None] = lambda: None,
+    done: Callable[[], bool] = lambda: False,
     seed: int = 0,
     deadline: float | None = None,
 ) -> Iterator[tuple[str, Schedule]]:
@@ -54,6 +55,8 @@ def anytime_plans(
         Makespan in seconds that is known already; the beam search yields only what is better.
     known : callable, optional
         Gives the best schedule so far, from which the search over lives starts.
+    done : callable, optional
+        Asked whether nothing better is wanted, by searches that go on until the deadline.
     seed : int
     deadline : float, optional
         Moment of `time.monotonic` at which to stop.
@@ -80,7 +83,7 @@ def anytime_plans(
     if orders_help(instance) and not few:
         until = _until(local, deadline)
         yield from orders_plans(instance, planner, known=known(), seed=seed, deadline=until)
-    yield from _searched(instance, planner, upper, known, seed, deadline)
+    yield from _searched(instance, planner, upper, known, done, seed, deadline)
 
 
 def better_than_windows(instance: Instance) -> bool:
@@ -96,6 +99,7 @@ def _searched(
     planner: Planner,
     upper: float | None,
     known: Callable[[], Schedule | None],
+    done: Callable[[], bool],
     seed: int,
     deadline: float | None,
 ) -> Iterator[tuple[str, Schedule]]:
@@ -106,7 +110,7 @@ def _searched(
     instance : Instance
     planner : Planner
         The list planner, which has had its first turn.
-    upper, known, seed, deadline
+    upper, known, done, seed, deadline
         As in `anytime_plans`.
     """
     from infermax_opt.infermax.planners.backward.planner import BackwardPlanner
@@ -117,7 +121,9 @@ def _searched(
     def least() -> float:
         return min(math.inf if upper is None else upper, planner.best, backward.best)
 
-    yield from backward.improve(least(), _until(BACKWARD_SHARE, deadline), try_out=True)
+    yield from backward.improve(least(), _until(BACKWARD_SHARE, deadline), try_out=True, done=done)
+    if done():
+        return
     until = _until(BEAM_SHARE, deadline) if few else deadline
     for name, schedule in _beam_plans(instance, upper, seed, until):
         yield name, _polished(instance, schedule)
@@ -127,7 +133,7 @@ def _searched(
     if deadline is not None and time.monotonic() < deadline:
         found = backward.best < math.inf
         yield from planner.improve(_until(BETWEEN_SHARE, deadline) if found else deadline)
-        yield from backward.improve(least(), deadline)
+        yield from backward.improve(least(), deadline, done=done)
 
 
 def _beams_do_well(instance: Instance) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from infermax_opt.infermax.data.instance import Instance
@@ -28,15 +28,15 @@ MAX_WIDTH = 10_000
 #: The best settings, of which one is changed; searches without a deadline; settings drawn in vain before
 #: the search ends.
 BEST, SEARCHES, PATIENCE = 3, 12, 100
-#: A schedule so much worse than the best one is not polished, and no reason to go on.
-HOPELESS = 1.002
+#: A schedule so much worse than the best one is not polished; it is no reason to go on.
+HOPELESS, NEAR = 1.002, 1.0005
 #: Relative difference that is rounding.
 NOISE = 1e-9
 
 #: What is tried first.
 OPENING = (
-    BackwardOptions(), BackwardOptions(early=0.0, pool=60), BackwardOptions(worth=0.8),
-    BackwardOptions(early=1.5), BackwardOptions(coarse=3, pool=4), BackwardOptions(early=0.0, pool=0),
+    BackwardOptions(pool=0), BackwardOptions(), BackwardOptions(early=0.0, pool=60),
+    BackwardOptions(worth=0.8), BackwardOptions(early=1.5),
 )  # fmt: skip
 
 
@@ -62,7 +62,12 @@ class BackwardPlanner:
         self.spent = self.wide = 0
 
     def improve(
-        self, upper: float, deadline: float | None = None, *, try_out: bool = False
+        self,
+        upper: float,
+        deadline: float | None = None,
+        *,
+        try_out: bool = False,
+        done: Callable[[], bool] = lambda: False,
     ) -> Iterator[tuple[str, Schedule]]:
         """Yield schedules better than a known one and those before.
 
@@ -74,6 +79,8 @@ class BackwardPlanner:
             Moment of `time.monotonic` at which to stop; without one it ends after `SEARCHES` searches.
         try_out : bool
             Whether to end after the first few searches where none of them comes near.
+        done : callable
+            Asked often whether nothing better is wanted.
 
         Yields
         ------
@@ -81,25 +88,29 @@ class BackwardPlanner:
             ``backward:`` and the number of the search.
         schedule : Schedule
         """
+
+        def late() -> bool:
+            return (deadline is not None and time.monotonic() >= deadline) or done()
+
         begun = self.number
         while self.work is not None and (deadline is not None or self.number < begun + SEARCHES):
-            hopeless = not self.opening and self.ranking[0][0] > upper * HOPELESS
-            if (try_out and hopeless) or (deadline is not None and time.monotonic() >= deadline):
+            hopeless = not self.opening and self.ranking[0][0] > upper * NEAR
+            if (try_out and hopeless) or late():
                 return
             options = self._next()
             if options is None:
                 return
-            seconds, schedule = self._tried(self.work, options, upper, deadline)
+            seconds, schedule = self._tried(self.work, options, upper, late)
             if schedule is not None and seconds < upper * (1 - NOISE):
                 self.best = upper = seconds
                 yield f"backward:{self.number}", schedule
 
     def _tried(
-        self, work: BackwardSearch, options: BackwardOptions, upper: float, deadline: float | None
+        self, work: BackwardSearch, options: BackwardOptions, upper: float, late: Callable[[], bool]
     ) -> tuple[float, Schedule | None]:
         """What a search finds with these settings, polished if it is near."""
-        seconds, schedule = work.search(options, upper, deadline)
-        if schedule is None and deadline is not None and time.monotonic() >= deadline:
+        seconds, schedule = work.search(options, upper, late)
+        if schedule is None and late():
             # Its time was too short, which says nothing about it.
             self.opening.insert(0, options)
             return math.inf, None

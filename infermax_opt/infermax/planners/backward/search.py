@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -123,7 +122,7 @@ def backward_search(instance: Instance, options: BackwardOptions, upper: float) 
     """
     if not backward_helps(instance):
         return None
-    return BackwardSearch(instance).search(options, upper, None)[1]
+    return BackwardSearch(instance).search(options, upper)[1]
 
 
 @functools.cache
@@ -173,7 +172,7 @@ class BackwardSearch:
         )  # fmt: skip
 
     def search(
-        self, options: BackwardOptions, upper: float, deadline: float | None
+        self, options: BackwardOptions, upper: float, late: Callable[[], bool] = lambda: False
     ) -> tuple[float, Schedule | None]:
         """Makespan of what was found, and the schedule; infinite and None without one.
 
@@ -182,10 +181,10 @@ class BackwardSearch:
         options : BackwardOptions
         upper : float
             Makespan in seconds that is known, for the price of KV area.
-        deadline : float or None
-            Moment of `time.monotonic` at which to give up.
+        late : callable
+            Asked after each batch whether to give up.
         """
-        found = _Beam(self, options, upper).run(deadline)
+        found = _Beam(self, options, upper).run(late)
         if found is None or len(found) > MAX_BATCHES:
             return math.inf, None
         schedule = written(self.instance, found)
@@ -218,10 +217,10 @@ class _Beam:
         #: How far above the best node children are looked for.
         self.window = math.inf
 
-    def run(self, deadline: float | None) -> list[list[int]] | None:
+    def run(self, late: Callable[[], bool] = lambda: False) -> list[list[int]] | None:
         """Moves of the first whole schedule, the last batch first; None if there is none in time."""
         while len(self.log) < self.work.most and self.grow():
-            if deadline is not None and time.monotonic() >= deadline:
+            if late():
                 return None
             nodes = self.nodes
             left = nodes.held.sum(axis=1) + nodes.heads.sum(axis=1) + nodes.fresh

@@ -68,6 +68,7 @@ def _planners() -> None:
 
 
 def _searches() -> None:
+    from infermax_opt.infermax.planners.backward.search import BackwardOptions, backward_search
     from infermax_opt.infermax.planners.beam.beam import BeamOptions, beam_search
     from infermax_opt.infermax.planners.counts.planner import CountOptions, count_search
     from infermax_opt.infermax.planners.lives.planner import lives_plans
@@ -77,6 +78,7 @@ def _searches() -> None:
     beam_search(instance, options=BeamOptions(width=4))
     crowded = replace(instance, groups=(RequestGroup("a", 1, 4, count=12),), system=System(24, 64, 64))
     count_search(crowded, CountOptions(width=4))
+    backward_search(crowded, BackwardOptions(width=4), upper=1.0)
     next(lives_plans(instance, deadline=time.monotonic() + SECONDS), None)
 
 

@@ -55,7 +55,7 @@ FLOW_SHARE = 0.25
 WINDOW_COLUMNS = 40_000
 #: Share of the time that planners have before these windows.
 PLAN_SHARE = 0.6
-#: The same where planners search whole lives, which find more than windows do.
+#: The same where planners search whole lives or backwards, which find more than windows do.
 LIVES_SHARE = 0.85
 #: What is added to a value that is asked about, so that a search can show that no schedule reaches it.
 ABOVE = Fraction(1, 10**9)
@@ -163,26 +163,27 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         if not self.settled():
             self.take_bounds(None if end == math.inf else max(0.0, end - time.monotonic()))
 
-    def take_bounds(self, wait: float | None = 0.0) -> None:
-        """Keep what the search for bounds has found, after waiting so many seconds for its end."""
+    def take_bounds(self, wait: float | None = 0.0) -> bool:
+        """Keep what the search for bounds found, waiting so many seconds; return whether all is settled."""
         if self.searching is not None:
             for bound in self.searching.found(wait):
                 self.improve_bound(self.credible(bound))
+        return self.settled()
 
     def candidates(self, end: float, windows: bool) -> Iterator[tuple[str, Schedule]]:
         """Plans until some moment; its last part goes to windows of the flow formulation, if wanted."""
-        from infermax_opt.infermax.planners.anytime import anytime_plans
-        from infermax_opt.infermax.planners.lives.planner import lives_help
+        from infermax_opt.infermax.planners.anytime import anytime_plans, better_than_windows
 
         upper = float(self.best.value) if self.best else None
         now = time.monotonic()
-        share = 1.0 if not windows else LIVES_SHARE if lives_help(self.instance) else PLAN_SHARE
+        share = 1.0 if not windows else LIVES_SHARE if better_than_windows(self.instance) else PLAN_SHARE
         deadline = None if end == math.inf else now + (end - now) * share
         if self.instance.offline and self.instance.objective.is_makespan:
             yield from anytime_plans(
                 self.instance,
                 upper=upper,
                 known=lambda: self.best.schedule if self.best else None,
+                done=self.take_bounds,
                 seed=self.options.seed,
                 deadline=deadline,
             )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 
-__all__ = ["anytime_plans"]
+if TYPE_CHECKING:
+    from infermax_opt.infermax.planners.plan.planner import Planner
+
+__all__ = ["anytime_plans", "better_than_windows"]
 
 #: Requests of mean size that fill the KV; where they are more, a beam sees too little of them.
 FEW = 12
@@ -23,6 +28,9 @@ ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
 COARSE_FEW = 16
 #: Share of the time left before that, which the beam search at full scale has.
 FINE_SHARE = 0.6
+#: Share of the time left that the search backwards has, if it comes near what is known; share of the time
+#: left in the end that the list planner has before it goes on.
+BACKWARD_SHARE, BETWEEN_SHARE = 0.8, 0.3
 #: Share of the time left then that the beam search over counts has.
 COUNT_SHARE = 0.5
 #: Share of the time left that the beam search has where whole lives can be searched after it.
@@ -34,6 +42,7 @@ def anytime_plans(
     *,
     upper: float | None = None,
     known: Callable[[], Schedule | None] = lambda: None,
+    done: Callable[[], bool] = lambda: False,
     seed: int = 0,
     deadline: float | None = None,
 ) -> Iterator[tuple[str, Schedule]]:
@@ -46,6 +55,8 @@ def anytime_plans(
         Makespan in seconds that is known already; the beam search yields only what is better.
     known : callable, optional
         Gives the best schedule so far, from which the search over lives starts.
+    done : callable, optional
+        Asked whether nothing better is wanted, by searches that go on until the deadline.
     seed : int
     deadline : float, optional
         Moment of `time.monotonic` at which to stop.
@@ -56,7 +67,7 @@ def anytime_plans(
         Where the schedule comes from.
     schedule : Schedule
     """
-    from infermax_opt.infermax.planners.lives.planner import lives_help, lives_plans
+    from infermax_opt.infermax.planners.lives.planner import lives_help
     from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
     from infermax_opt.infermax.planners.plan.planner import Planner
     from infermax_opt.infermax.planners.sequence import CLASSES, sequence_plans, sequences_help
@@ -72,15 +83,57 @@ def anytime_plans(
     if orders_help(instance) and not few:
         until = _until(local, deadline)
         yield from orders_plans(instance, planner, known=known(), seed=seed, deadline=until)
-    for name, schedule in _beam_plans(
-        instance, upper, seed, _until(BEAM_SHARE, deadline) if few else deadline
-    ):
+    yield from _searched(instance, planner, upper, known, done, seed, deadline)
+
+
+def better_than_windows(instance: Instance) -> bool:
+    """Whether planners search so well that windows of a schedule are hardly improved by programs."""
+    from infermax_opt.infermax.planners.backward.search import backward_helps
+    from infermax_opt.infermax.planners.lives.planner import lives_help
+
+    return lives_help(instance) or backward_helps(instance)
+
+
+def _searched(
+    instance: Instance,
+    planner: Planner,
+    upper: float | None,
+    known: Callable[[], Schedule | None],
+    done: Callable[[], bool],
+    seed: int,
+    deadline: float | None,
+) -> Iterator[tuple[str, Schedule]]:
+    """Plans of the searches that place requests jointly; then the list planner and one of these go on.
+
+    Parameters
+    ----------
+    instance : Instance
+    planner : Planner
+        The list planner, which has had its first turn.
+    upper, known, done, seed, deadline
+        As in `anytime_plans`.
+    """
+    from infermax_opt.infermax.planners.backward.planner import BackwardPlanner
+    from infermax_opt.infermax.planners.lives.planner import lives_help, lives_plans
+
+    few, backward = lives_help(instance), BackwardPlanner(instance, seed=seed)
+
+    def least() -> float:
+        return min(math.inf if upper is None else upper, planner.best, backward.best)
+
+    yield from backward.improve(least(), _until(BACKWARD_SHARE, deadline), try_out=True, done=done)
+    if done():
+        return
+    until = _until(BEAM_SHARE, deadline) if few else deadline
+    for name, schedule in _beam_plans(instance, upper, seed, until):
         yield name, _polished(instance, schedule)
     if few:
         for name, schedule in lives_plans(instance, known=known(), seed=seed, deadline=deadline):
             yield name, _polished(instance, schedule)
     if deadline is not None and time.monotonic() < deadline:
-        yield from planner.improve(deadline)
+        found = backward.best < math.inf
+        yield from planner.improve(_until(BETWEEN_SHARE, deadline) if found else deadline)
+        yield from backward.improve(least(), deadline, done=done)
 
 
 def _beams_do_well(instance: Instance) -> bool:

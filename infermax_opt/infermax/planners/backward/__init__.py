@@ -1,0 +1,1 @@
+"""Beam search from the last batch to the first."""

@@ -2284,7 +2284,8 @@ class Served:
     """Requests whose batches are counted.
 
     `prefill`: batches that prefill, at least; `decode`: those that decode, at least; `slack`: what
-    refills of a full memory cost more than the work counts; `horizon`: H of the age bound.
+    refills of a full memory cost more than the work counts, `spare`: of that, what decode presence leaves;
+    `worth`: of a batch that evictions may save; `horizon`: H of the age bound.
     """
 
     def __init__(self, instance: Instance, kinds: Kinds, evidence: Field, piece: Piece):
@@ -2297,7 +2298,8 @@ class Served:
         self.slack = max(0, piece.beta - instance.d1) * instance.capacity
         refills = 2 * instance.d0 if self.slack >= 2 * instance.d0 else 0  # of it, for decode presence
         self.least = min(instance.p0, instance.d0)
-        self.horizon: Any = FAR if fixed else (self.slack - refills) // max(1, piece.alpha + self.least)
+        self.spare, self.worth = self.slack - refills, max(1, piece.alpha + self.least)
+        self.horizon: Any = FAR if fixed else self.spare // self.worth
 
 
 def least_presence(served: Served, batches: int) -> int:
@@ -2342,7 +2344,7 @@ def proofs_by_memory(served: Served) -> dict[str, Callable[[Served], int]]:
     """Arguments about KV, where they are for the instance."""
     proofs: dict[str, Callable[[Served], int]]
     proofs = {"KV age": kv_age, "KV area": kv_area, "KV slots": kv_slots}
-    if not served.instance.preemption and len({(i, o) for i, o, _ in served.kinds}) == 1:
+    if len({(i, o) for i, o, _ in served.kinds}) == 1:
         proofs["KV spacing"] = kv_spacing
     return proofs
 
@@ -2376,7 +2378,7 @@ def kv_age(served: Served) -> int:
 
 
 def kv_spacing(served: Served) -> int:
-    """Equal requests, never evicted, end so far from each other that memory holds those that are in it.
+    """Equal requests end so far from each other that memory holds those in it; or evictions cost as much.
 
     See `infermax_opt.infermax.bounds.spacing`; `cut` is its x in parts of 2**16.
     """
@@ -2384,6 +2386,8 @@ def kv_spacing(served: Served) -> int:
     apart, unit = served.evidence["cut"].whole(0, outputs << 16), 1 << 16
     most = min(count, 1 + (served.instance.capacity - (inputs + outputs - 1)) // inputs)
     served.instance.work.spend(8 * most)
+    evictions, saved = served.instance.preemption, apart * served.worth * served.instance.capacity
+    require(not evictions or saved <= served.spare * inputs * unit, "cut: evictions may cost less")
     room, last = inputs + outputs - 1 - served.instance.capacity, 1
     for m in range(2, most + 1):
         room += inputs + outputs - min(-(-(m - 1) * apart // unit), outputs)
@@ -2391,7 +2395,8 @@ def kv_spacing(served: Served) -> int:
             require(m * apart <= outputs * unit, "cut: requests may be closer to each other")
             last = m
     alone = -(-inputs // served.instance.budget) + outputs - 1
-    return alone + max(0, -(-(count - last) * apart // unit))
+    parts = max(0, count - last) * apart
+    return alone + (parts // unit if evictions else -(-parts // unit))
 
 
 def tokens_above(served: Served, level: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The spacing bound: equal requests that are never evicted, against optima and the other closed forms."""
+"""The spacing bound of equal requests, against optima and the other closed forms."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.spacing import MOST, SCALE, spaced_batches
 from infermax_opt.infermax.checker import Rejected
+from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
 from tests.campaign import campaign, in_blocks
@@ -22,14 +23,19 @@ from tests.support import FLAT, PAPER, case, certificate_to_json, check_evidence
 NAME = "KV spacing"
 
 
-def equal(seed: int) -> Instance:
-    """A few equal requests in little memory, none of which is evicted."""
+#: Tokens that are processed again take as long as batches do.
+DEAR = CostModel([("1", "1.5")], ("0.25", "0"), ("0.5", "0"))
+
+
+def equal(seed: int, *, preemption: bool = False) -> Instance:
+    """A few equal requests in little memory, none of which is evicted unless that may be."""
     rng = random.Random(seed)
     i, o = rng.randint(1, 4), rng.randint(1, 6)
     groups = (RequestGroup("r", i, o, count=rng.randint(2, 6)),)
     system = System(rng.randint(i + o, min(4 * (i + o), 22)), rng.choice([50, i + 2]), 50)
-    policy = Policy(preemption=False, chunked_prefill=rng.random() < 0.5, hybrid_batching=rng.random() < 0.7)
-    return Instance("equal", groups, system, rng.choice([FLAT, PAPER]), policy)
+    chunked, hybrid = rng.random() < 0.5, rng.random() < 0.7
+    policy = Policy(preemption=preemption, chunked_prefill=chunked, hybrid_batching=hybrid)
+    return Instance("equal", groups, system, DEAR if preemption else rng.choice([FLAT, PAPER]), policy)
 
 
 def spaced(instance: Instance) -> LowerBound | None:
@@ -62,10 +68,38 @@ def test_evenly_spaced_requests_take_as_many_batches() -> None:
     assert spaced_batches(4, 5, 5, 13, 50) == (5 + 12, 3 * SCALE)
 
 
-def test_is_for_equal_requests_that_are_never_evicted() -> None:
+@in_blocks(campaign(60, 5_000), 20)
+def test_does_not_exceed_the_optimum_where_evictions_are_dear(seeds: range) -> None:
+    better = said = 0
+    for seed in seeds:
+        instance = equal(seed, preemption=True)
+        bound, best = spaced(instance), staged_search(instance).upper
+        assert bound is not None
+        assert best is not None
+        assert bound.evidence is not None
+        assert bound.value <= best, seed
+        assert check_evidence(instance, bound) == bound.value, seed
+        said += bound.evidence["cut"] > 0
+        others = max(some.value for some in closed_form_bounds(instance) if some.source != NAME)
+        better += bound.value > others
+    assert said > 0
+    assert better > 0
+
+
+def test_no_more_may_be_saved_than_an_eviction_costs() -> None:
+    instance = case(9, 3, 4, 12)
+    bound = spaced(instance)
+    assert bound is not None
+    certificate = certificate_to_json(instance, bound)
+    assert submitted(instance, certificate) == bound.value
+    evidence = {**certificate["evidence"], "cut": certificate["evidence"]["cut"] + 1}
+    with pytest.raises(Rejected, match="evictions may cost less"):
+        submitted(instance, signed({**certificate, "evidence": evidence}))
+
+
+def test_is_for_equal_requests() -> None:
     instance = case(6, 3, 4, 12, preemption=False)
     assert spaced(instance) is not None
-    assert spaced(case(6, 3, 4, 12)) is None
     others = (*instance.groups, RequestGroup("s", 3, 5))
     assert spaced(replace(instance, groups=others)) is None
 

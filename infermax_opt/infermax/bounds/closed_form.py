@@ -21,7 +21,7 @@ least at J = J_min.
 
 *Age.*  Where memory fills up between two releases of it, J >= the number of `age`, or evictions cost more
 than the batches that they save, each worth alpha_k + min(d0, p0) at most.  Of what a refill costs more,
-decode presence may take d0 s / M <= 2 d0 (s-1) / M: `age` is left the rest.
+decode presence may take d0 s / M <= 2 d0 (s-1) / M: `age` is left the rest.  So it is for `spacing`.
 
 *Arrivals.*  For any a, the requests that arrive at a or later are served after a by a schedule
 that would serve them alone in no more time (dropping the others only shortens batches).
@@ -29,9 +29,10 @@ that would serve them alone in no more time (dropping the others only shortens b
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -43,6 +44,7 @@ from infermax_opt.infermax.bounds.latency import latency_bounds
 from infermax_opt.infermax.bounds.least_work import Totals, spreads
 from infermax_opt.infermax.bounds.service import service_bounds
 from infermax_opt.infermax.bounds.sizes import LARGE, Sizes
+from infermax_opt.infermax.bounds.spacing import SCALE, spaced_batches
 from infermax_opt.infermax.bounds.trade_off import trade_off
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, ratio
@@ -51,8 +53,8 @@ __all__ = ["closed_form_bounds", "presence_ticks"]
 
 #: Where an instance keeps them: they are asked for again and again, and a million requests take seconds.
 MEMO = "closed form bounds"
-#: Name of the argument of `age`.
-AGE = "KV age"
+#: Names of the arguments of `age` and `spacing`, whose batches may differ by piece.
+AGE, SPACING = "KV age", "KV spacing"
 #: Arrival times at which the arrival bound is evaluated, at most.
 THRESHOLDS = 64
 #: Types of requests that may be looked at for all of these times together.
@@ -193,11 +195,17 @@ def makespan_bounds(instance: Instance) -> list[LowerBound]:
     """Closed-form bounds on the makespan, one for each argument."""
     demand = _Demand(instance, Sizes.of(instance.types))
     # Work and presence of the two phases count in every argument; they differ in the batches.
+    counts, start = demand.counts, Fraction(0)
     bounds = [
-        _bound(instance, name, Fraction(0), name, _cost(instance, demand, number), demand.counts)
-        for name, number in demand.counts.total.items()
+        _bound(instance, name, start, name, _cost(instance, demand, _always(number)), counts)
+        for name, number in counts.total.items()
     ]
-    bounds.append(_bound(instance, AGE, Fraction(0), AGE, _cost(instance, demand, None), demand.counts))
+    aged = _cost(instance, demand, functools.partial(_aged, instance, demand.sizes))
+    bounds.append(_bound(instance, AGE, start, AGE, aged, counts))
+    if instance.policy.preemption and demand.sizes.are_equal:
+        spaced = _cost(instance, demand, lambda piece: _spaced(instance, demand.sizes, piece)[0])
+        cuts = {SPACING: _spaced(instance, demand.sizes, spaced.piece)[1]}
+        bounds.append(_bound(instance, SPACING, start, SPACING, spaced, replace(counts, cuts=cuts)))
     if not instance.offline:
         bounds.append(_arrival_bound(instance))
     return bounds
@@ -230,7 +238,7 @@ def _arrival_bound(instance: Instance) -> LowerBound:
     for time in times:
         demand = _Demand(instance, sizes.since(bisect_left(kinds, time, key=lambda kind: kind.arrival)))
         argument, number = max(demand.counts.total.items(), key=lambda pair: pair[1])
-        cost = _cost(instance, demand, number)
+        cost = _cost(instance, demand, _always(number))
         found = _bound(instance, "arrivals", time, argument, cost, demand.counts)
         if best is None or found.value > best.value:
             best = found
@@ -238,13 +246,17 @@ def _arrival_bound(instance: Instance) -> LowerBound:
     return best
 
 
-def _cost(instance: Instance, demand: _Demand, number: int | None) -> _LeastMakespan:
-    """Least makespan of a schedule with at least `number` batches (module docstring); None: `age`."""
+def _always(number: int) -> Callable[[int], int]:
+    """The same number for all pieces."""
+    return lambda _: number
+
+
+def _cost(instance: Instance, demand: _Demand, number: Callable[[int], int]) -> _LeastMakespan:
+    """Least makespan of a schedule with at least so many batches, by piece (module docstring)."""
     ticks, counts, totals = instance.cost.ticks, demand.counts, demand.totals
     best = _LeastMakespan(-1, 0, None)
     for piece, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
-        batches = _aged(instance, demand.sizes, piece) if number is None else number
-        batches = max(batches, counts.prefill)
+        batches = max(number(piece), counts.prefill)
         total = alpha * batches + presence_ticks(instance, totals, counts, beta, batches)
         reference = None
         if demand.squares is not None:
@@ -282,15 +294,30 @@ def presence_ticks(instance: Instance, totals: Totals, counts: BatchCounts, beta
     return int(presence + ticks.p0 * counts.prefill)
 
 
+def _refilled(instance: Instance, piece: int) -> tuple[int, int]:
+    """Ticks that refilling the whole memory costs more, decode presence left out, and worth of a batch."""
+    ticks = instance.cost.ticks
+    slack = max(0, ticks.beta[piece] - ticks.d1) * instance.system.kv_capacity
+    if slack >= 2 * ticks.d0:
+        slack -= 2 * ticks.d0
+    return slack, max(1, ticks.alpha[piece] + min(ticks.p0, ticks.d0))
+
+
+def _spaced(instance: Instance, sizes: Sizes, piece: int) -> tuple[int, int]:
+    """Batches of the spacing bound, as far as evictions do not pay, and its x."""
+    slack, batch = _refilled(instance, piece)
+    capacity, inputs = instance.system.kv_capacity, int(sizes.inputs[0])
+    alike = inputs, int(sizes.outputs[0]), int(sizes.counts.sum())
+    worth = slack * inputs * SCALE // (batch * capacity)
+    return spaced_batches(*alike, capacity, instance.system.prefill_budget, worth)
+
+
 def _aged(instance: Instance, sizes: Sizes, piece: int) -> int:
     """Batches of the age bound, as far as evictions do not pay."""
-    ticks, capacity = instance.cost.ticks, instance.system.kv_capacity
-    horizon = None
+    capacity, horizon = instance.system.kv_capacity, None
     if instance.policy.preemption:
-        slack = max(0, ticks.beta[piece] - ticks.d1) * capacity
-        if slack >= 2 * ticks.d0:
-            slack -= 2 * ticks.d0
-        horizon = slack // max(1, ticks.alpha[piece] + min(ticks.p0, ticks.d0))
+        slack, batch = _refilled(instance, piece)
+        horizon = slack // batch
     rows = list(zip(*(column.tolist() for column in sizes), strict=True))
     return aged_batches(rows, capacity, horizon)
 

@@ -99,7 +99,7 @@ def count_batches_of(instance: Instance, sizes: Sizes) -> BatchCounts:
     }
     if system.max_running is not None:
         total["running limit"] = -(-outputs // system.max_running)
-    if not policy.preemption and int(i.min()) == int(i.max()) and int(o.min()) == int(o.max()):
+    if not policy.preemption and sizes.are_equal:
         alike = int(i[0]), int(o[0]), requests
         total["KV spacing"], cuts["KV spacing"] = spaced_batches(*alike, system.kv_capacity, budget)
     if not policy.preemption and not policy.hybrid_batching:

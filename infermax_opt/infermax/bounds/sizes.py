@@ -29,6 +29,11 @@ class Sizes(NamedTuple):
     outputs: npt.NDArray[Any]
     counts: npt.NDArray[Any]
 
+    @property
+    def are_equal(self) -> bool:
+        """Whether all requests are."""
+        return all(int(column.min()) == int(column.max()) for column in (self.inputs, self.outputs))
+
     def since(self, first: int) -> Sizes:
         """Those from some place on."""
         return Sizes(*(column[first:] for column in self))

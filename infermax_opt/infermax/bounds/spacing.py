@@ -1,6 +1,6 @@
 r"""The spacing bound: without evictions, requests that finish soon after each other need memory together.
 
-For n requests of I prompt and O output tokens each, offline or not, where nobody is evicted.
+For n requests of I prompt and O output tokens each, offline or not; at first, where nobody is evicted.
 
 *Memory.*  Count the batches that process tokens.  Let e be the batch of a request's last token, and s =
 e - O + 1.  A request makes a token in any batch at most, so that it is in memory from batch s on, and in
@@ -21,6 +21,12 @@ are n - K0 + 1 others or more, so that
     J >= f + O - 1 + ceil((n - K0 + 1) x).
 
 Evenly spaced requests keep all these limits, so that hardly more can be proved of their number of batches.
+
+*Evictions.*  Let b requests be evicted that have made a token.  Leave them out: the others still need
+f + O - 1 + (n - b - K0 + 1) x batches, and K0 is no larger for fewer of them; and any one needs f + O - 1.
+Each of the b processes I tokens or more again, which costs rho I or more beside the work that counts, as for
+`age`.  Where that is worth x batches or more, evictions cost as much as they save.  So J >= f + O - 1 +
+(n - K0 + 1) x, rounded down, or refills cost more than the batches that are missing.
 """
 
 from __future__ import annotations
@@ -33,8 +39,10 @@ MOST = 2_000
 SCALE = 2**16
 
 
-def spaced_batches(inputs: int, outputs: int, count: int, capacity: int, budget: int) -> tuple[int, int]:
-    """Batches of the spacing bound, for equal requests that are never evicted, and its x.
+def spaced_batches(
+    inputs: int, outputs: int, count: int, capacity: int, budget: int, worth: int | None = None
+) -> tuple[int, int]:
+    """Batches of the spacing bound, for equal requests, and its x.
 
     Parameters
     ----------
@@ -44,6 +52,8 @@ def spaced_batches(inputs: int, outputs: int, count: int, capacity: int, budget:
         M, in tokens; at least what one request needs.
     budget : int
         Tokens of prompts in a batch, at most.
+    worth : int, optional
+        Parts of `SCALE` of a batch that an eviction costs, at least; None where there are no evictions.
 
     Returns
     -------
@@ -55,12 +65,15 @@ def spaced_batches(inputs: int, outputs: int, count: int, capacity: int, budget:
     if most <= MOST:
         step = 1 << (outputs * SCALE).bit_length()
         while step:
-            if _together(inputs, outputs, capacity, most, apart + step) is not None:
-                apart += step
+            wider = apart + step
+            if worth is None or wider <= worth:
+                apart += step * (_together(inputs, outputs, capacity, most, wider) is not None)
             step //= 2
     together = _together(inputs, outputs, capacity, most, apart) if apart else None
     followed = 0 if together is None else max(0, count - together + 1)
-    return -(-inputs // budget) + outputs - 1 - (-followed * apart // SCALE), apart
+    parts = followed * apart
+    spaced = -(-parts // SCALE) if worth is None else parts // SCALE
+    return -(-inputs // budget) + outputs - 1 + spaced, apart
 
 
 def _together(inputs: int, outputs: int, capacity: int, most: int, apart: int) -> int | None:

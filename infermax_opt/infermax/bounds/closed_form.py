@@ -29,9 +29,8 @@ that would serve them alone in no more time (dropping the others only shortens b
 
 from __future__ import annotations
 
-import functools
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
@@ -195,17 +194,18 @@ def makespan_bounds(instance: Instance) -> list[LowerBound]:
     """Closed-form bounds on the makespan, one for each argument."""
     demand = _Demand(instance, Sizes.of(instance.types))
     # Work and presence of the two phases count in every argument; they differ in the batches.
-    counts, start = demand.counts, Fraction(0)
+    counts, start, pieces = demand.counts, Fraction(0), range(len(instance.cost.batch))
     bounds = [
-        _bound(instance, name, start, name, _cost(instance, demand, _always(number)), counts)
+        _bound(instance, name, start, name, _cost(instance, demand, [number for _ in pieces]), counts)
         for name, number in counts.total.items()
     ]
-    aged = _cost(instance, demand, functools.partial(_aged, instance, demand.sizes))
+    aged = _cost(instance, demand, [_aged(instance, demand.sizes, piece) for piece in pieces])
     bounds.append(_bound(instance, AGE, start, AGE, aged, counts))
     if instance.policy.preemption and demand.sizes.are_equal:
-        spaced = _cost(instance, demand, lambda piece: _spaced(instance, demand.sizes, piece)[0])
-        cuts = {SPACING: _spaced(instance, demand.sizes, spaced.piece)[1]}
-        bounds.append(_bound(instance, SPACING, start, SPACING, spaced, replace(counts, cuts=cuts)))
+        batches, cuts = zip(*(_spaced(instance, demand.sizes, piece) for piece in pieces), strict=True)
+        spaced = _cost(instance, demand, batches)
+        cut = replace(counts, cuts={SPACING: cuts[spaced.piece]})
+        bounds.append(_bound(instance, SPACING, start, SPACING, spaced, cut))
     if not instance.offline:
         bounds.append(_arrival_bound(instance))
     return bounds
@@ -238,7 +238,7 @@ def _arrival_bound(instance: Instance) -> LowerBound:
     for time in times:
         demand = _Demand(instance, sizes.since(bisect_left(kinds, time, key=lambda kind: kind.arrival)))
         argument, number = max(demand.counts.total.items(), key=lambda pair: pair[1])
-        cost = _cost(instance, demand, _always(number))
+        cost = _cost(instance, demand, [number for _ in instance.cost.batch])
         found = _bound(instance, "arrivals", time, argument, cost, demand.counts)
         if best is None or found.value > best.value:
             best = found
@@ -246,17 +246,12 @@ def _arrival_bound(instance: Instance) -> LowerBound:
     return best
 
 
-def _always(number: int) -> Callable[[int], int]:
-    """The same number for all pieces."""
-    return lambda _: number
-
-
-def _cost(instance: Instance, demand: _Demand, number: Callable[[int], int]) -> _LeastMakespan:
+def _cost(instance: Instance, demand: _Demand, numbers: Sequence[int]) -> _LeastMakespan:
     """Least makespan of a schedule with at least so many batches, by piece (module docstring)."""
     ticks, counts, totals = instance.cost.ticks, demand.counts, demand.totals
     best = _LeastMakespan(-1, 0, None)
     for piece, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
-        batches = max(number(piece), counts.prefill)
+        batches = max(numbers[piece], counts.prefill)
         total = alpha * batches + presence_ticks(instance, totals, counts, beta, batches)
         reference = None
         if demand.squares is not None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["HELPERS", "MOVE", "Children", "Nodes", "Steps", "expand"]
+from infermax_opt.infermax.planners.children import keep
+
+__all__ = ["HELPERS", "MOVE", "Nodes", "Steps", "expand"]
 
 #: A move: tokens made before the refill and number of the requests that were refilled in the batch after, for
 #: two kinds; tokens and number of the heads that end, for two kinds; how many requests end; whether prompts
@@ -56,31 +58,6 @@ class Nodes(NamedTuple):
     tokens: Any
     prefill: Any
     value: Any
-
-
-class Children(NamedTuple):
-    """Children found so far.
-
-    `value`, `parent`: columns; `move`: table; `found`: column of one, how many there are; `cut`: column of
-    one, the value from which on none is kept.
-    """
-
-    value: Any
-    parent: Any
-    move: Any
-    found: Any
-    cut: Any
-
-
-def keep(node: Any, children: Any, move: Any, value: Any) -> None:
-    """Keep a child if it is good enough."""
-    child = children.found[0]
-    if not value < children.cut[0] or child == len(children.value):
-        return
-    children.value[child], children.parent[child] = value, node
-    for column in range(MOVE):
-        children.move[child, column] = move[column]
-    children.found[0] = child + 1
 
 
 def run(

@@ -28,6 +28,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Schedule
 from infermax_opt.infermax.planners.backward import _kernel
 from infermax_opt.infermax.planners.backward._write import written
+from infermax_opt.infermax.planners.children import distinct, find_children, no_children, path
 from infermax_opt.infermax.planners.plan._early_evictions import early_tokens
 from infermax_opt.infermax.planners.plan._kernel import area
 from infermax_opt.infermax.replay.fast import valid_replay
@@ -202,10 +203,7 @@ class _Beam:
         room, columns = options.width * ROOM + SPARE, work.outputs
         self.steps = work.steps(options, upper)
         self.move = np.zeros(_kernel.MOVE, np.int64)
-        self.children = _kernel.Children(
-            np.zeros(room), np.zeros(room, np.int64), np.zeros((room, _kernel.MOVE), np.int64),
-            np.zeros(1, np.int64), np.zeros(1),
-        )  # fmt: skip
+        self.children = no_children(room, _kernel.MOVE)
         self.nodes = _kernel.Nodes(
             np.zeros((1, columns), np.int64), np.zeros((1, columns), np.int64),
             np.array([len(work.instance.requests)]), np.zeros(1, np.int64), np.zeros(1, np.int64),
@@ -225,7 +223,7 @@ class _Beam:
             nodes = self.nodes
             left = nodes.held.sum(axis=1) + nodes.heads.sum(axis=1) + nodes.fresh
             # Nodes are sorted by value, but what heads were worth is not paid back there.
-            paths = [self.path(int(node)) for node in (left == 0).nonzero()[0]]
+            paths = [path(self.log, int(node)) for node in (left == 0).nonzero()[0]]
             if paths:
                 return min(paths, key=self.extra)
         return None
@@ -245,9 +243,9 @@ class _Beam:
 
         children, width, coarse = self.children, self.options.width, self.options.coarse
         best = float(self.nodes.value.min())
-        self.expand(best + self.window)
+        self.find(best + self.window)
         if children.found[0] < SORTED * width and self.window < math.inf:
-            self.expand(math.inf)
+            self.find(math.inf)
         found = int(children.found[0])
         if not found:
             return False
@@ -265,7 +263,7 @@ class _Beam:
         alike = (held + (len(self.log) + self.options.seed) % coarse) // coarse @ self.salt
         # Once all have ended what is left to place decides.
         alike += np.where(fresh == 0, heads[:, ::-1] @ self.salt, 0)
-        kept = np.sort(np.unique(alike, return_index=True)[1])[:width]
+        kept = distinct(alike, width)
         self.nodes = _kernel.Nodes(
             held[kept], heads[kept], fresh[kept], tokens[kept], prefill[kept], value[kept]
         )
@@ -284,21 +282,10 @@ class _Beam:
         longest = np.where(fresh > 0, tokens[-1], longest)
         return np.maximum(0.0, longest - left / self.work.instance.system.kv_capacity)
 
-    def expand(self, cut: float) -> None:
-        """Find children of all nodes below the cut; where they are too many, lower it."""
-        import numpy as np
-
-        children, kept, node = self.children, SORTED * self.options.width, 0
-        children.found[0], children.cut[0] = 0, cut
-        while True:
-            node = _compiled()(self.steps, self.nodes, node, children, self.move)
-            found = int(children.found[0])
-            if node == len(self.nodes.value):
-                return
-            best = np.sort(np.argpartition(children.value[:found], kept)[:kept])
-            for column in (children.value, children.parent, children.move):
-                column[:kept] = column[best]
-            children.found[0], children.cut[0] = kept, children.value[:kept].max()
+    def find(self, cut: float) -> None:
+        """Find children of all nodes below the cut."""
+        most = SORTED * self.options.width
+        find_children(_compiled(), self.steps, self.nodes, self.children, self.move, cut=cut, most=most)
 
     def moved(self, parent: Integers, moves: Integers) -> tuple[Integers, ...]:
         """Columns of the nodes that moves lead to, as they stand before the batch before."""
@@ -316,11 +303,3 @@ class _Beam:
         prefill = moves[:, 9] * held[:, 0] * self.work.inputs
         tokens = held[:, 1:].sum(axis=1) + prefill
         return earlier, heads, self.nodes.fresh[parent] - moves[:, 8], tokens, prefill
-
-    def path(self, node: int) -> list[list[int]]:
-        """All moves that led to a node, the last batch first."""
-        moves = []
-        for parent, move in reversed(self.log):
-            moves.append(move[node].tolist())
-            node = int(parent[node])
-        return moves[::-1]

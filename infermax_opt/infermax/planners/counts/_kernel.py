@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["HELPERS", "MOVE", "Children", "Nodes", "Steps", "expand"]
+from infermax_opt.infermax.planners.children import keep
+
+__all__ = ["HELPERS", "MOVE", "Nodes", "Steps", "expand"]
 
 #: A move: tokens made and number of the requests evicted, for two kinds; the same of those that return; and
 #: how many fresh ones start.
@@ -55,35 +57,13 @@ class Nodes(NamedTuple):
     value: Any
 
 
-class Children(NamedTuple):
-    """Children found so far.
-
-    `value`, `parent`: columns; `move`: table; `found`: column of one, how many there are; `cut`: column of
-    one, the value from which on none is kept.
-    """
-
-    value: Any
-    parent: Any
-    move: Any
-    found: Any
-    cut: Any
-
-
 def run(steps: Any, node: Any, children: Any, move: Any, k: Any, held: Any, ending: Any, value: Any) -> None:
     """Keep the child after a batch of k requests that hold so much after it, of which so many end."""
     left, after = k - ending, held + k - ending * (steps.inputs + steps.outputs)
     if left >= steps.between.shape[0] or after >= steps.between.shape[1]:
         return
     value -= steps.token * k + steps.size * held + steps.finish * ending + steps.between[left, after]
-    if not value < children.cut[0]:
-        return
-    child = children.found[0]
-    if child == len(children.value):
-        return
-    children.value[child], children.parent[child] = value, node
-    for column in range(MOVE):
-        children.move[child, column] = move[column]
-    children.found[0] = child + 1
+    keep(node, children, move, value)
 
 
 def start(
@@ -217,5 +197,5 @@ def expand(steps: Any, nodes: Any, begin: Any, children: Any, move: Any) -> Any:
     return len(nodes.value)
 
 
-HELPERS = (run, start, refill)
+HELPERS = (keep, run, start, refill)
 """What `expand` calls, callees first."""

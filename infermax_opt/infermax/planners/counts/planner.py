@@ -28,6 +28,7 @@ from infermax_opt.infermax.bounds._occupancy_guide import OccupancyGuide, occupa
 from infermax_opt.infermax.bounds.occupancy import occupancy_graph
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
+from infermax_opt.infermax.planners.children import distinct, find_children, no_children, path
 from infermax_opt.infermax.planners.counts import _kernel
 
 if TYPE_CHECKING:
@@ -231,10 +232,10 @@ class _Work:
         """
         limit = math.inf if upper is None else (upper - self.base) / self.unit
         beam = _Beam(self, options, seed)
-        best, path = beam.run(limit)
-        if path is None:
+        best, moves = beam.run(limit)
+        if moves is None:
             return math.inf, None
-        schedule = self.write(path)
+        schedule = self.write(moves)
         return self.base + best * self.unit, schedule if schedule.length <= MAX_BATCHES else None
 
     def write(self, moves: list[list[int]]) -> Schedule:
@@ -270,10 +271,7 @@ class _Beam:
         room, columns = options.width * ROOM, work.outputs
         self.steps = work.steps(options)
         self.move = np.zeros(_kernel.MOVE, np.int64)
-        self.children = _kernel.Children(
-            np.zeros(room), np.zeros(room, np.int64), np.zeros((room, _kernel.MOVE), np.int64),
-            np.zeros(1, np.int64), np.zeros(1),
-        )  # fmt: skip
+        self.children = no_children(room, _kernel.MOVE)
         self.nodes = _kernel.Nodes(
             np.zeros((1, columns), np.int64), np.zeros((1, columns), np.int64),
             np.array([len(work.instance.requests)]), np.zeros(1),
@@ -285,7 +283,7 @@ class _Beam:
 
     def run(self, limit: float) -> tuple[float, list[list[int]] | None]:
         """The least value of a whole schedule that is below the limit, and its moves."""
-        path = None
+        moves = None
         while len(self.nodes.value) and len(self.log) < self.most and not self.work.late:
             if not self.grow(limit):
                 break
@@ -293,11 +291,11 @@ class _Beam:
             idle = (nodes.held.sum(axis=1) + nodes.evicted.sum(axis=1) + nodes.fresh) == 0
             # One at most, as all of these are alike.
             for node in idle.nonzero()[0]:
-                limit, path = float(nodes.value[node]), self.path(int(node))
+                limit, moves = float(nodes.value[node]), path(self.log, int(node))
                 self.keep((nodes.value < limit).nonzero()[0])
             if len(self.log) % PRUNED == 0:
                 self.prune()
-        return limit, path
+        return limit, moves
 
     def grow(self, limit: float) -> bool:
         """Replace the nodes by the best of their children; return whether there are any."""
@@ -306,8 +304,8 @@ class _Beam:
         children, nodes, width = self.children, self.nodes, self.options.width
         enough = min(KEPT * width, 20 * len(nodes.value))
         while True:
-            children.found[0], children.cut[0] = 0, min(limit, nodes.value[0] + self.window)
-            self.expand()
+            cut = min(limit, nodes.value[0] + self.window)
+            find_children(_compiled(), self.steps, nodes, children, self.move, cut=cut, most=KEPT * width)
             if children.found[0] >= enough or children.cut[0] >= limit or self.window > WIDEST:
                 break
             self.window *= WIDER
@@ -321,25 +319,10 @@ class _Beam:
         held, evicted, fresh = self.moved(parent, moves)
         offset = (len(self.log) + self.seed) % self.options.coarse
         alike = (held + offset) // self.options.coarse @ self.salt
-        kept = np.sort(np.unique(alike, return_index=True)[1])[:width]
+        kept = distinct(alike, width)
         self.nodes = _kernel.Nodes(held[kept], evicted[kept], fresh[kept], children.value[order[kept]])
         self.log.append((parent[kept], moves[kept]))
         return True
-
-    def expand(self) -> None:
-        """Find children of all nodes; where they are too many, lower the cut."""
-        import numpy as np
-
-        children, kept, node = self.children, KEPT * self.options.width, 0
-        while True:
-            node = _compiled()(self.steps, self.nodes, node, children, self.move)
-            found = int(children.found[0])
-            if 2 * found <= len(children.value):
-                return
-            best = np.sort(np.argpartition(children.value[:found], kept)[:kept])
-            for column in (children.value, children.parent, children.move):
-                column[:kept] = column[best]
-            children.found[0], children.cut[0] = kept, children.value[:kept].max()
 
     def moved(self, parent: Integers, moves: Integers) -> tuple[Integers, Integers, Integers]:
         """Columns of the nodes that moves lead to."""
@@ -372,11 +355,3 @@ class _Beam:
                 break
             self.log[number] = place, moves
             self.log[number - 1] = before[0][used], before[1][used]
-
-    def path(self, node: int) -> list[list[int]]:
-        """All moves that led to a node."""
-        moves = []
-        for parent, move in reversed(self.log):
-            moves.append(move[node].tolist())
-            node = int(parent[node])
-        return moves[::-1]

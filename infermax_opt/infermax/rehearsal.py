@@ -54,6 +54,7 @@ def _schedulers() -> None:
 
 
 def _planners() -> None:
+    from infermax_opt.infermax.planners.backlog.planner import backlog_plan
     from infermax_opt.infermax.planners.orders.planner import orders_plans
     from infermax_opt.infermax.planners.plan.planner import Planner, PlannerOptions, plan
     from infermax_opt.infermax.planners.polish.polish import polish
@@ -65,6 +66,7 @@ def _planners() -> None:
     plan(instance, PlannerOptions(pilot=0.4, window=1, noise=0.0, by_output=0.0))
     next(sequence_plans(instance, planner), None)
     next(orders_plans(instance, planner), None)
+    backlog_plan(instance)
 
 
 def _searches() -> None:

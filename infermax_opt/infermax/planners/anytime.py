@@ -11,6 +11,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 
 if TYPE_CHECKING:
+    from infermax_opt.infermax.planners.backlog.planner import BacklogPlanner
     from infermax_opt.infermax.planners.plan.planner import Planner
 
 __all__ = ["anytime_plans", "better_than_windows"]
@@ -26,6 +27,8 @@ MANY_SHARE = 0.6
 ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
 #: Requests that fill the KV; where they are no more, long outputs are planned at a coarse scale as well.
 COARSE_FEW = 16
+#: Share of the time left that plans have in which prompts queue, if they come near the list planner's.
+BACKLOG_SHARE = 0.5
 #: Share of the time left before that, which the beam search at full scale has.
 FINE_SHARE = 0.6
 #: Share of the time left that the search backwards has, if it comes near what is known; share of the time
@@ -67,6 +70,7 @@ def anytime_plans(
         Where the schedule comes from.
     schedule : Schedule
     """
+    from infermax_opt.infermax.planners.backlog.planner import BacklogPlanner, backlog_helps
     from infermax_opt.infermax.planners.lives.planner import lives_help
     from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
     from infermax_opt.infermax.planners.plan.planner import Planner
@@ -74,16 +78,17 @@ def anytime_plans(
 
     ordered = sequences_help(instance)
     few = lives_help(instance)
-    share = LIST_SHARE if ordered or few or _beams_do_well(instance) else MANY_SHARE
-    planner = Planner(instance, seed=seed)
-    yield from planner.improve(_until(share, deadline))
+    rivals = ordered or few or backlog_helps(instance) or _beams_do_well(instance)
+    planner, backlog = Planner(instance, seed=seed), BacklogPlanner(instance, seed=seed)
+    yield from planner.improve(_until(LIST_SHARE if rivals else MANY_SHARE, deadline))
+    yield from backlog.improve(planner.best, _until(BACKLOG_SHARE, deadline))
     search, local = ORDER_SHARES if len(instance.types) <= CLASSES else CLASSES_SHARES
     if ordered:
         yield from sequence_plans(instance, planner, seed=seed, deadline=_until(search, deadline))
     if orders_help(instance) and not few:
         until = _until(local, deadline)
         yield from orders_plans(instance, planner, known=known(), seed=seed, deadline=until)
-    yield from _searched(instance, planner, upper, known, done, seed, deadline)
+    yield from _searched(instance, planner, backlog, upper, known, done, seed, deadline)
 
 
 def better_than_windows(instance: Instance) -> bool:
@@ -97,19 +102,20 @@ def better_than_windows(instance: Instance) -> bool:
 def _searched(
     instance: Instance,
     planner: Planner,
+    backlog: BacklogPlanner,
     upper: float | None,
     known: Callable[[], Schedule | None],
     done: Callable[[], bool],
     seed: int,
     deadline: float | None,
 ) -> Iterator[tuple[str, Schedule]]:
-    """Plans of the searches that place requests jointly; then the list planner and one of these go on.
+    """Plans of the searches that place requests jointly; then a planner from before and one of these go on.
 
     Parameters
     ----------
     instance : Instance
-    planner : Planner
-        The list planner, which has had its first turn.
+    planner, backlog : Planner, BacklogPlanner
+        The list planner and that of plans in which prompts queue, which have had their first turn.
     upper, known, done, seed, deadline
         As in `anytime_plans`.
     """
@@ -119,7 +125,7 @@ def _searched(
     few, backward = lives_help(instance), BackwardPlanner(instance, seed=seed)
 
     def least() -> float:
-        return min(math.inf if upper is None else upper, planner.best, backward.best)
+        return min(math.inf if upper is None else upper, planner.best, backlog.best, backward.best)
 
     yield from backward.improve(least(), _until(BACKWARD_SHARE, deadline), try_out=True, done=done)
     if done():
@@ -131,8 +137,11 @@ def _searched(
         for name, schedule in lives_plans(instance, known=known(), seed=seed, deadline=deadline):
             yield name, _polished(instance, schedule)
     if deadline is not None and time.monotonic() < deadline:
-        found = backward.best < math.inf
-        yield from planner.improve(_until(BETWEEN_SHARE, deadline) if found else deadline)
+        until = _until(BETWEEN_SHARE, deadline) if backward.best < math.inf else deadline
+        if backlog.best < planner.best:
+            yield from backlog.improve(planner.best, until)
+        else:
+            yield from planner.improve(until)
         yield from backward.improve(least(), deadline, done=done)
 
 

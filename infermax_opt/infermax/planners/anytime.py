@@ -70,7 +70,7 @@ def anytime_plans(
         Where the schedule comes from.
     schedule : Schedule
     """
-    from infermax_opt.infermax.planners.backlog.planner import BacklogPlanner, backlog_helps
+    from infermax_opt.infermax.planners.backlog.planner import BacklogPlanner
     from infermax_opt.infermax.planners.lives.planner import lives_help
     from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
     from infermax_opt.infermax.planners.plan.planner import Planner
@@ -78,8 +78,8 @@ def anytime_plans(
 
     ordered = sequences_help(instance)
     few = lives_help(instance)
-    rivals = ordered or few or backlog_helps(instance) or _beams_do_well(instance)
     planner, backlog = Planner(instance, seed=seed), BacklogPlanner(instance, seed=seed)
+    rivals = ordered or few or backlog.helps or _beams_do_well(instance)
     yield from planner.improve(_until(LIST_SHARE if rivals else MANY_SHARE, deadline))
     yield from backlog.improve(planner.best, _until(BACKLOG_SHARE, deadline))
     search, local = ORDER_SHARES if len(instance.types) <= CLASSES else CLASSES_SHARES

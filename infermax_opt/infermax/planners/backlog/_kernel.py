@@ -113,6 +113,14 @@ def enter(ways: Any, forecast: Any, i: Any, at: Any, tokens: Any) -> None:
         s += 1
 
 
+def join(columns: Any, chunks: Any, i: Any, tail: Any) -> Any:
+    """Put the prompt of request i at the end of the queue; its tokens."""
+    tokens = columns.inputs[i]
+    chunks.left[i] = tokens
+    chunks.queue[tail] = i
+    return tokens
+
+
 def process(
     rules: Any, chunks: Any, u: Any, head: Any, tail: Any, fresh: Any, budget: Any, count: Any
 ) -> Any:
@@ -198,9 +206,7 @@ def backlog_loop(
             peak = columns.inputs[i] + columns.outputs[i] - 1
             phases[(peak + columns.start[i] - 1) % rules.block] -= 1
             decoding -= 1
-            queued += columns.inputs[i]
-            chunks.left[i] = columns.inputs[i]
-            chunks.queue[tail] = i
+            queued += join(columns, chunks, i, tail)
             tail += 1
             i = forecast.following[i]
         while placed < n and placed - head < most:
@@ -224,9 +230,7 @@ def backlog_loop(
                 phases[(peak + u - 1) % rules.block] += 1
                 decoding += 1
             else:
-                queued += columns.inputs[i]
-                chunks.left[i] = columns.inputs[i]
-                chunks.queue[tail] = i
+                queued += join(columns, chunks, i, tail)
                 tail += 1
         fresh = tail - fresh
         budget = ways.level + int(ways.share * max(0.0, queued - ways.store)) - decoding
@@ -245,5 +249,5 @@ def backlog_loop(
     return u, estimate(rules, profiles, cost, u, reads, work), count
 
 
-HELPERS = (held, occupied, batch_time, prefill_work, estimate, choose, enter, process)
+HELPERS = (held, occupied, batch_time, prefill_work, estimate, choose, enter, join, process)
 """What `backlog_loop` calls, callees first."""

@@ -28,7 +28,7 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.backlog import _kernel
 from infermax_opt.infermax.planners.backlog._kernel import Chunks, Columns, Forecast, Ways
 from infermax_opt.infermax.planners.plan._kernel import area
-from infermax_opt.infermax.planners.plan._options import PlannerOptions, filled_batches, rules_of
+from infermax_opt.infermax.planners.plan._options import PlannerOptions, filled_batches, knees, rules_of
 from infermax_opt.infermax.planners.plan._placement import expected_horizon
 from infermax_opt.infermax.planners.plan._profile import Profiles, Rules
 from infermax_opt.infermax.planners.plan._run import Plan
@@ -148,7 +148,8 @@ class BacklogPlanner:
         self.rng = random.Random(seed)
         self.best = math.inf
         self.chosen, self.order = OPENING[0], seed
-        self.opening = list(OPENING) if backlog_helps(instance) else []
+        self.opening = list(OPENING)
+        self.helps = backlog_helps(instance)
         self.number = self.failed = 0
 
     @functools.cached_property
@@ -174,7 +175,7 @@ class BacklogPlanner:
             ``backlog:`` and the number of settings tried.
         schedule : Schedule
         """
-        if not backlog_helps(self.instance):
+        if not self.helps:
             return
         while self.opening or self.failed < PATIENCE or deadline is not None:
             if self.number > 0 and deadline is not None and time.monotonic() >= deadline:
@@ -212,12 +213,9 @@ class BacklogPlanner:
 
 def _knee(instance: Instance) -> int | None:
     """Fewest tokens, rounded down, at which two pieces of the batch time cross and a steeper one begins."""
-    pieces, most = instance.cost.floats, instance.system.max_batch_tokens
-    lines = list(zip(pieces.alpha, pieces.beta, strict=True))
-    knees = [
-        int((low - high) / (steep - flat)) for low, flat in lines for high, steep in lines if steep > flat
-    ]
-    return min((knee for knee in knees if 1 <= knee < most), default=None)
+    most = instance.system.max_batch_tokens
+    whole = [int(knee) for knee in knees(instance)]
+    return min((knee for knee in whole if 1 <= knee < most), default=None)
 
 
 @dataclass(frozen=True)
@@ -266,7 +264,10 @@ class _Work:
         self.reads = float(area(inputs, outputs - 1).sum())
         self.pairs = float(sum(prefill_work(1, r.input_tokens, 0) for r in requests)) * self.rules.exact
         self.knee = _knee(instance) or 1
-        self.batches = max(1.0, filled_batches(instance))
+        batches = max(1.0, filled_batches(instance))
+        #: Tokens, and prompt tokens among them, of a batch in the mean where the KV is always full.
+        self.processed = sum(r.peak_kv for r in requests) / batches
+        self.prompts = sum(r.input_tokens for r in requests) / batches
         self.horizon = min(expected_horizon(instance, self.rules), MAX_BATCHES)
 
     def run(self, options: BacklogOptions, seed: int, loop: Callable[..., Any] | None = None) -> _Found:
@@ -278,9 +279,8 @@ class _Work:
             size = self.horizon
             start, longs = np.zeros(count, np.int64), functools.partial(np.zeros, dtype=np.int64)
             columns = Columns(self.inputs, self.outputs, self.excess, self._queue(options, seed), start)
-            forecast = Forecast(
-                longs(size), np.full(size, -1), longs(size), longs(size), np.full(count, -1)
-            )  # fmt: skip
+            empty = functools.partial(np.full, fill_value=-1)
+            forecast = Forecast(longs(size), empty(size), longs(size), longs(size), empty(count))
             parts = 2 * count + size
             chunks = Chunks(longs(parts), longs(parts), longs(parts), longs(count), longs(count))
             nothing = longs(0)
@@ -298,15 +298,12 @@ class _Work:
 
     def _ways(self, options: BacklogOptions) -> Ways:
         """Settings in tokens."""
-        instance, knee = self.instance, self.knee
-        processed = sum(r.peak_kv for r in instance.requests) / self.batches
-        prompts = sum(r.input_tokens for r in instance.requests) / self.batches
         return Ways(
-            level=max(1, round(options.level * knee)),
-            store=options.store * instance.system.kv_capacity,
+            level=max(1, round(options.level * self.knee)),
+            store=options.store * self.instance.system.kv_capacity,
             share=float(options.share),
-            rate=max(1, round(options.rate * prompts)),
-            speed=max(1, round(processed)),
+            rate=max(1, round(options.rate * self.prompts)),
+            speed=max(1, round(self.processed)),
             window=max(1, options.window),
             patience=float(options.patience),
             balance=float(options.balance),

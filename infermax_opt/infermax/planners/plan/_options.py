@@ -26,6 +26,7 @@ __all__ = [
     "decide",
     "expected_batches",
     "filled_batches",
+    "knees",
     "rules_of",
     "widths_of",
 ]
@@ -235,22 +236,24 @@ def expected_batches(instance: Instance, tokens: int) -> float:
     return max(filled_batches(instance), processed / tokens, longest)
 
 
+def knees(instance: Instance) -> list[float]:
+    """Tokens at which two pieces of the batch time cross, and a steeper one begins; some may be negative."""
+    pieces = instance.cost.floats
+    lines = list(zip(pieces.alpha, pieces.beta, strict=True))
+    return [(low - high) / (steep - flat) for low, flat in lines for high, steep in lines if steep > flat]
+
+
 def knee_share(instance: Instance) -> float:
     """Share of C at the first knee of the batch time that a full KV leaves room for; 1 if there is none.
 
     A token beyond the knee costs more than the same one in another batch, while memory, not tokens, decides
     how many batches there are.
     """
-    pieces, most = instance.cost.floats, instance.system.max_batch_tokens
+    most = instance.system.max_batch_tokens
     if not instance.policy.chunked_prefill:
         return 1.0
     mean = sum(r.peak_kv for r in instance.requests) / filled_batches(instance)
-    shares = [
-        (low - high) / (steep - flat) / most
-        for low, flat in zip(pieces.alpha, pieces.beta, strict=True)
-        for high, steep in zip(pieces.alpha, pieces.beta, strict=True)
-        if steep > flat
-    ]
+    shares = [knee / most for knee in knees(instance)]
     return min((share for share in shares if mean / most <= share < 1), default=1.0)
 
 

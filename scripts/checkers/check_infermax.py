@@ -2304,13 +2304,17 @@ class Served:
 
 def least_presence(served: Served, batches: int) -> int:
     """Ticks of attention constants besides those of prefill batches."""
-    instance, least = served.instance, served.least
-    presence = instance.d0 * served.decode + least * max(0, batches - served.prefill - served.decode)
+    others = batches - served.prefill
+    return max(paid + served.least * max(0, others - number) for paid, number in decode_presence(served))
+
+
+def decode_presence(served: Served) -> Iterator[tuple[int, int]]:
+    """Ticks of decode batches and how many pay them, at least, by each argument that holds."""
+    instance = served.instance
+    yield instance.d0 * served.decode, served.decode
     if not instance.preemption or served.slack >= 2 * instance.d0:
         area = sum(c * ((o - 1) * i + o * (o - 1) // 2) for i, o, c in served.kinds)
-        others = max(0, batches - served.prefill - -(-area // instance.capacity))
-        presence = max(presence, instance.d0 * area // instance.capacity + least * others)
-    return presence
+        yield instance.d0 * area // instance.capacity, -(-area // instance.capacity)
 
 
 def spread_squares(served: Served, batches: int) -> int:
@@ -2762,6 +2766,309 @@ def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece:
         if fewer <= len(ends) and ends[fewer - 1] - end == delay:
             token = fewer
         best = min(best, worth(delay, cells.work[prompt], cells.root[token]))
+
+
+# --- infermax_opt/infermax/checker/token_payments.py ----------------------------------------------
+# Least sums of what tokens pay that wait, share a chunk, or lie beyond a knee.
+#
+# See `infermax_opt.infermax.bounds.token_payments`.
+
+#: Tokens of a group up to which what they pay is listed, where all of a chunk pay the same, and where not;
+#: those beyond pay no less than the next one.
+MAX_LISTED, MAX_SQUARE = 2**20, 2**17
+
+
+def sum_of_payments(
+    work: Work,
+    groups: Iterable[tuple[int, int]],
+    wait: Fraction,
+    more: Fraction,
+    width: int,
+    dear: Fraction | None,
+) -> Fraction:
+    """Ticks that the tokens of some groups pay, at least.
+
+    Parameters
+    ----------
+    work : Work
+    groups : iterable of (int, int)
+        Tokens, and how many groups have so many; at least one.
+    wait, more : Fraction
+        The c-th token of a chunk that waits for r batches pays wait r + more (c - 1); wait is above 0.
+    width : int
+        Tokens of a chunk that pay so, at most.
+    dear : Fraction or None
+        What each other one pays, if there may be any.
+    """
+    listed = list(groups)
+    unit = math.lcm(wait.denominator, more.denominator, 1 if dear is None else dear.denominator)
+    most = min(MAX_SQUARE if more else MAX_LISTED, max(size for size, _ in listed))
+    pays = least_payments(work, most + 1, int(wait * unit), int(more * unit), width)
+    if dear is not None:
+        pays = [min(int(dear * unit), each) for each in pays]
+    work.spend(most + 10 * len(listed))
+    sums, total = [0, *accumulate(pays)], 0
+    for size, count in listed:
+        total += count * (sums[min(size, most)] + (size - min(size, most)) * pays[most])
+    return Fraction(total, unit)
+
+
+def least_payments(work: Work, most: int, wait: int, more: int, width: int) -> list[int]:
+    """So many least ones of wait r + more c for r = 0, 1, ... and c = 0..width-1, rising, and some beyond.
+
+    Parameters
+    ----------
+    work : Work
+    most : int
+        How many, at least 1.
+    wait, more : int
+        The first one is above 0.
+    width : int
+    """
+
+    def enough(limit: int) -> bool:
+        """Whether so many are up to a limit."""
+        work.spend(4 * (limit // wait + 1))
+        rests = range(limit, -1, -wait)
+        return sum(min(width, rest // more + 1) if more else width for rest in rests) >= most
+
+    high = 1
+    while not enough(high * wait):
+        high *= 2
+    low, high = 0, high * wait
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    work.spend(10 * most)
+    found: list[int] = []
+    for start in range(0, low + 1, wait):
+        number = min(width, (low - start) // more + 1 if more else width)
+        found += (start + more * c for c in range(number))
+    return sorted(found)
+
+
+# --- infermax_opt/infermax/checker/ramp.py --------------------------------------------------------
+# Proof: ramp, by what it costs to fill the memory no faster than tokens are processed.
+
+
+def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Work, attention constants, batches by KV area, and what filling the memory costs besides.
+
+    See `infermax_opt.infermax.bounds.ramp`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    kinds = instance.since()
+    instance.work.spend(50 * len(kinds))
+    served = Served(instance, kinds, evidence, piece)
+    capacity, volume = instance.capacity // instance.block, tokens_above(served, 0)[1]
+    require(capacity > 0, "there is no memory")
+    least = -(-volume // capacity)
+    chunks = "prompts" in evidence
+    length = evidence["batches"].whole(0 if chunks else 1, least)
+    percent = evidence["prompts"]["percent"].whole(0, 100) if chunks else 0
+    batches = max(served.prefill, least)
+    share = Fraction(evidence["share"].whole(0, 1000) if "share" in evidence else 1000, 1000)
+    tokens = Fraction(sum((i - 1 + o) * c for i, o, c in kinds), instance.batch_tokens)
+    alpha = share * piece.alpha  # of a batch that is counted by KV, not by tokens
+    paid = (piece.alpha - alpha) * tokens + alpha * Fraction(volume, capacity) + instance.p0 * served.prefill
+    paid += least_presence(served, batches) + instance.token_work(kinds, piece.beta)
+    pairs = sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    paid += instance.p1 * pairs + ramp_terms(instance, piece, alpha, length, 100 - percent)
+    if chunks:
+        paid += prompts_in_chunks(instance, piece, alpha, evidence["prompts"], percent)
+    return paid / instance.scale
+
+
+def prompts_in_chunks(
+    instance: Instance, piece: Piece, waiting: Fraction, given: Field, percent: int
+) -> Fraction:
+    """What prompts pay for the KV that they hold before their last chunk, for attention, or beyond a knee.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : Piece
+        Affine piece of the batch time.
+    waiting : Fraction
+        Ticks for a batch in which the memory is full of prompts that are not done.
+    given : Field
+        Names the piece beyond whose knee with the other one tokens cost more; or none, for no such tokens.
+    percent : int
+        How much of that prompts count.
+    """
+    full = instance.capacity // instance.block * instance.block
+    width = instance.budget
+    dear: Fraction | None = None
+    if given["knee"].value is None:
+        require(percent == 0, "prompts: a share of no knee")
+    else:
+        alpha, beta = instance.pieces[given["knee"].whole(0, len(instance.pieces) - 1)]
+        require(alpha <= piece.alpha and beta > piece.beta, "prompts: the pieces have no knee")
+        width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
+        dear = Fraction(percent * (beta - piece.beta), 100)
+    if not waiting or not instance.prompts:
+        return Fraction(0)
+    more = Fraction(2 * instance.p1 if instance.spread else 0)
+    return sum_of_payments(instance.work, instance.prompts, waiting / full, more, width, dear)
+
+
+def ramp_terms(instance: Instance, piece: Piece, waiting: Fraction, length: int, percent: int) -> Fraction:
+    """Least cost of not yet full memory and of tokens beyond the piece, in so many batches.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : Piece
+        Affine piece of the batch time.
+    waiting : Fraction
+        Ticks for a batch in which the memory is empty.
+    length : int
+        Batches, the last of which is the first term.
+    percent : int
+        How much of what tokens beyond the piece cost counts here.
+    """
+    most, free = instance.batch_tokens, instance.capacity // instance.block
+    full, together = free * instance.block, 0
+    for i, count in instance.prompts:
+        size = -(-i // instance.block)
+        fitting = min(count, free // size)
+        together, free = together + fitting, free - fitting * size
+    pairs = ((one, other) for one in instance.pieces for other in instance.pieces if one[1] < other[1])
+    crossings = [Fraction(one[0] - other[0], other[1] - one[1]) for one, other in pairs]
+    corners = [Fraction(0), Fraction(most), *(x for x in crossings if 0 < x < most)]
+    above = [max(a + b * x for a, b in instance.pieces) - piece.alpha - piece.beta * x for x in corners]
+    missing = waiting * (full - (instance.block - 1) * together) / full
+    share = Fraction(percent, 100)
+    lines = [(waiting * x / full, share * more) for x, more in zip(corners, above, strict=True)]
+    return filling_terms(instance.work, missing, lines, length)
+
+
+def filling_terms(
+    work: Work, missing: Fraction, lines: list[tuple[Fraction, Fraction]], length: int
+) -> Fraction:
+    """So many terms, each of them what memory that is empty costs less the highest of some lines.
+
+    Parameters
+    ----------
+    work : Work
+    missing : Fraction
+        Ticks for a batch in which the memory is empty.
+    lines : list of (Fraction, Fraction)
+        For some numbers of tokens of a batch, ticks for the memory that they fill, k times in the k-th term,
+        and what they cost besides.
+    length : int
+    """
+    work.spend(length * (5 + 20 * len(lines)))
+    return sum((missing - max(k * a - b for a, b in lines) for k in range(1, length + 1)), Fraction(0))
+
+
+# --- infermax_opt/infermax/checker/knee.py --------------------------------------------------------
+# Proof: knee, by what batches below a knee of the batch time cost, and tokens beyond it.
+
+
+def knee(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Work, batches by KV area, and what they cost below and beyond a knee.
+
+    See `infermax_opt.infermax.bounds.knee`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        The steep piece of the batch time.
+    """
+    kinds = instance.since()
+    instance.work.spend(50 * len(kinds))
+    alpha, beta = instance.pieces[evidence["flat"].whole(0, len(instance.pieces) - 1)]
+    require(alpha > piece.alpha and beta < piece.beta, "flat: the pieces have no knee")
+    fixed, slope = alpha - piece.alpha, piece.beta - beta
+    theta = Fraction(evidence["share"].whole(0, 1000), 1000)
+    weight = Fraction(evidence["weight"].whole(0, 10**6), 100)
+    kappa = min(Fraction(instance.p0), (1 - theta) * fixed / (1 + weight))
+    full = instance.capacity // instance.block * instance.block
+    area = sum(c * (o * i + o * (o - 1) // 2) for i, o, c in kinds)
+    served = Served(instance, kinds, evidence, Piece(alpha, beta, piece.unit))
+    paid = theta * instance.token_work(kinds, beta) + (1 - theta) * instance.token_work(kinds, piece.beta)
+    paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    paid += max(ticks for ticks, _ in decode_presence(served)) + (instance.p0 - kappa) * served.prefill
+    batch = piece.alpha + theta * fixed + kappa
+    paid += batch * area / full - kappa * excused(kinds, Fraction(fixed, slope), weight, full)
+    return (
+        paid + waiting(instance, evidence, Fraction(fixed, slope), batch / full, theta * slope)
+    ) / instance.scale
+
+
+def excused(kinds: Kinds, corner: Fraction, weight: Fraction, full: int) -> Fraction:
+    """The sum over decodes of what batches without prompts need not pay.
+
+    Parameters
+    ----------
+    kinds : list of (int, int, int)
+    corner : Fraction
+        Tokens at the knee.
+    weight : Fraction
+        What a memory that is full counts.
+    full : int
+        Tokens of KV.
+    """
+    each, less = (1 + weight) / corner, weight / full
+    total = Fraction(0)
+    for i, o, c in kinds:
+        number = min(o - 1, max(0, math.ceil(each / less) - 1 - i)) if less else o - 1
+        total += c * (each * number - less * (number * i + number * (number + 1) // 2))
+    return total
+
+
+def waiting(
+    instance: Instance, evidence: Field, corner: Fraction, wait: Fraction, beyond: Fraction
+) -> Fraction:
+    """What tokens pay that fill memory, or that are beyond the knee.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+    corner : Fraction
+        Tokens at the knee.
+    wait : Fraction
+        Ticks for a token of KV that nobody uses in a batch who makes a token.
+    beyond : Fraction
+        Ticks for a token of a batch beyond the knee.
+    """
+    kinds = instance.since()
+    full, most = instance.capacity // instance.block * instance.block, instance.batch_tokens
+    area = sum(c * (o * i + o * (o - 1) // 2) for i, o, c in kinds)
+    refills = evidence["refills"].whole(0, 100)
+    prompts = evidence["prompts"].whole(0, 100 - refills)
+    length = evidence["batches"].whole(0, -(-area // full))
+    corners = [min(corner, Fraction(most)), Fraction(most)]
+    rest = beyond * (100 - refills - prompts) / 100
+    lines = [(wait * x, rest * max(Fraction(0), x - corner)) for x in corners]
+    paid = filling_terms(instance.work, wait * full, lines, length)
+    if not wait:
+        return paid
+    width = max(1, math.ceil(corner))
+    dear = beyond * refills / 100
+    if dear:
+        cached = Counter[int]()
+        for i, o, c in kinds:
+            cached[i + o - 1] += c
+        never = full * min(dear, wait * ((max(cached) - 1) // width))
+        sums = sum_of_payments(instance.work, cached.items(), wait, Fraction(0), width, dear)
+        paid += max(Fraction(0), sums - never)
+    dear = beyond * prompts / 100
+    more = Fraction(2 * instance.p1 if instance.spread else 0)
+    narrow = min(width, instance.budget) if dear else instance.budget
+    return paid + sum_of_payments(instance.work, instance.prompts, wait, more, narrow, dear or None)
 
 
 # --- infermax_opt/infermax/checker/request_paths.py -----------------------------------------------
@@ -6318,156 +6625,6 @@ def laid(dense: list[tuple[int, int]], cells: list[tuple[int, int]]) -> int:
     return total
 
 
-# --- infermax_opt/infermax/checker/ramp.py --------------------------------------------------------
-# Proof: ramp, by what it costs to fill the memory no faster than tokens are processed.
-
-#: Tokens of a prompt up to which what they pay is listed, where all of a chunk pay the same, and where not;
-#: those beyond pay no less than the next one.
-MAX_LISTED, MAX_SQUARE = 2**20, 2**17
-
-
-def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-    """Work, attention constants, batches by KV area, and what filling the memory costs besides.
-
-    See `infermax_opt.infermax.bounds.ramp`.
-
-    Parameters
-    ----------
-    instance : Instance
-    evidence : Field
-        What the certificate holds for this proof.
-    piece : Piece
-        Affine piece of the batch time.
-    """
-    kinds = instance.since()
-    instance.work.spend(50 * len(kinds))
-    served = Served(instance, kinds, evidence, piece)
-    capacity, volume = instance.capacity // instance.block, tokens_above(served, 0)[1]
-    require(capacity > 0, "there is no memory")
-    least = -(-volume // capacity)
-    chunks = "prompts" in evidence
-    length = evidence["batches"].whole(0 if chunks else 1, least)
-    percent = evidence["prompts"]["percent"].whole(0, 100) if chunks else 0
-    batches = max(served.prefill, least)
-    share = Fraction(evidence["share"].whole(0, 1000) if "share" in evidence else 1000, 1000)
-    tokens = Fraction(sum((i - 1 + o) * c for i, o, c in kinds), instance.batch_tokens)
-    alpha = share * piece.alpha  # of a batch that is counted by KV, not by tokens
-    paid = (piece.alpha - alpha) * tokens + alpha * Fraction(volume, capacity) + instance.p0 * served.prefill
-    paid += least_presence(served, batches) + instance.token_work(kinds, piece.beta)
-    pairs = sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
-    paid += instance.p1 * pairs + ramp_terms(instance, piece, alpha, length, 100 - percent)
-    if chunks:
-        paid += prompts_in_chunks(instance, piece, alpha, evidence["prompts"], percent)
-    return paid / instance.scale
-
-
-def prompts_in_chunks(
-    instance: Instance, piece: Piece, waiting: Fraction, given: Field, percent: int
-) -> Fraction:
-    """What prompts pay for the KV that they hold before their last chunk, for attention, or beyond a knee.
-
-    Parameters
-    ----------
-    instance : Instance
-    piece : Piece
-        Affine piece of the batch time.
-    waiting : Fraction
-        Ticks for a batch in which the memory is full of prompts that are not done.
-    given : Field
-        Names the piece beyond whose knee with the other one tokens cost more; or none, for no such tokens.
-    percent : int
-        How much of that prompts count.
-    """
-    full = instance.capacity // instance.block * instance.block
-    width = instance.budget
-    dear: int | None = None
-    if given["knee"].value is None:
-        require(percent == 0, "prompts: a share of no knee")
-    else:
-        alpha, beta = instance.pieces[given["knee"].whole(0, len(instance.pieces) - 1)]
-        require(alpha <= piece.alpha and beta > piece.beta, "prompts: the pieces have no knee")
-        width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
-        dear = percent * (beta - piece.beta) * full * waiting.denominator
-    if not waiting or not instance.prompts:
-        return Fraction(0)
-    unit = 100 * waiting.denominator
-    more = 2 * unit * full * instance.p1 if instance.spread else 0
-    most = min(MAX_SQUARE if more else MAX_LISTED, max(i for i, _ in instance.prompts))
-    pays = least_payments(instance.work, most + 1, int(unit * waiting), more, width)
-    if dear is not None:
-        pays = [min(dear, each) for each in pays]
-    sums, total = [0, *accumulate(pays)], 0
-    for i, count in instance.prompts:
-        total += count * (sums[min(i, most)] + (i - min(i, most)) * pays[most])
-    return Fraction(total, unit * full)
-
-
-def least_payments(work: Work, most: int, wait: int, more: int, width: int) -> list[int]:
-    """So many least ones of wait r + more c for r = 0, 1, ... and c = 0..width-1, rising, and some beyond.
-
-    Parameters
-    ----------
-    work : Work
-    most : int
-        How many, at least 1.
-    wait, more : int
-        The first one is above 0.
-    width : int
-    """
-
-    def enough(limit: int) -> bool:
-        """Whether so many are up to a limit."""
-        work.spend(4 * (limit // wait + 1))
-        rests = range(limit, -1, -wait)
-        return sum(min(width, rest // more + 1) if more else width for rest in rests) >= most
-
-    high = 1
-    while not enough(high * wait):
-        high *= 2
-    low, high = 0, high * wait
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    work.spend(10 * most)
-    found: list[int] = []
-    for start in range(0, low + 1, wait):
-        number = min(width, (low - start) // more + 1 if more else width)
-        found += (start + more * c for c in range(number))
-    return sorted(found)
-
-
-def ramp_terms(instance: Instance, piece: Piece, waiting: Fraction, length: int, percent: int) -> Fraction:
-    """Least cost of not yet full memory and of tokens beyond the piece, in so many batches.
-
-    Parameters
-    ----------
-    instance : Instance
-    piece : Piece
-        Affine piece of the batch time.
-    waiting : Fraction
-        Ticks for a batch in which the memory is empty.
-    length : int
-        Batches, the last of which is the first term.
-    percent : int
-        How much of what tokens beyond the piece cost counts here.
-    """
-    most, free = instance.batch_tokens, instance.capacity // instance.block
-    full, together = free * instance.block, 0
-    for i, count in instance.prompts:
-        size = -(-i // instance.block)
-        fitting = min(count, free // size)
-        together, free = together + fitting, free - fitting * size
-    pairs = ((one, other) for one in instance.pieces for other in instance.pieces if one[1] < other[1])
-    crossings = [Fraction(one[0] - other[0], other[1] - one[1]) for one, other in pairs]
-    corners = [Fraction(0), Fraction(most), *(x for x in crossings if 0 < x < most)]
-    instance.work.spend(length * (5 + 20 * len(corners)))
-    above = [max(a + b * x for a, b in instance.pieces) - piece.alpha - piece.beta * x for x in corners]
-    missing = waiting * (full - (instance.block - 1) * together) / full
-    share = Fraction(percent, 100)
-    lines = [(waiting * x / full, share * more) for x, more in zip(corners, above, strict=True)]
-    return sum((missing - max(k * a - b for a, b in lines) for k in range(1, length + 1)), Fraction(0))
-
-
 # --- infermax_opt/infermax/checker/state_flow.py --------------------------------------------------
 # Proof: state flow, by potentials on the sets of requests in memory.
 
@@ -6914,6 +7071,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "lagrangian": lagrangian,
         "filling": filling,
         "ramp": ramp,
+        "knee": knee,
     },
     "mean_e2e": {
         "occupancy": in_order(occupancy),

@@ -68,6 +68,11 @@ def roomy() -> Instance:
     return Instance("roomy", (RequestGroup("r", 4, 2, count=4),), System(10, 3, 3), COST)
 
 
+def turns() -> Instance:
+    """Requests that take turns in little memory, which takes more than a batch up to the knee to fill."""
+    return Instance("turns", (RequestGroup("r", 8, 3, count=6),), System(11, 20, 20), COST)
+
+
 def rigid() -> Instance:
     """Prefill and decode apart, and nobody evicted."""
     return Instance("rigid", TWO, System(9, 5, 4), COST, RIGID)
@@ -296,8 +301,8 @@ def searched(instance: AnyInstance) -> Iterator[Accepted]:
 
 def of_infermax() -> Iterator[Accepted]:
     """Of every kind of proof of every objective that has certificates."""
-    # The ramp is that of the roomy instance, where each change of it proves less.
-    yield from (some for some in searched(offline()) if some.kind != "ramp")
+    # The ramp is that of the roomy instance, the knee that of prompts that take turns: each change proves less.
+    yield from (some for some in searched(offline()) if some.kind not in ("ramp", "knee"))
     yield written(offline(), "levels", LEVELS)
     yield written(offline(), "narrow-levels", NARROW)
     yield written(offline(), "levels-in-full", FULL)
@@ -307,6 +312,7 @@ def of_infermax() -> Iterator[Accepted]:
     makespan = {some.kind: some for some in searched(arrivals())}
     yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy"))
     yield from (some for some in searched(roomy()) if some.kind == "ramp")
+    yield from (some for some in searched(turns()) if some.kind == "knee")
     yield written(roomy(), "lagrangian-with-tokens", TOKENS)
     for some in searched(rigid()):
         if some.kind in ("separate-phases", "filling"):

@@ -196,6 +196,18 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("share-that-proves-less", "claim", "share", lambda share: share // 2),
         ("share-above-1", "malformed", "share", 1001),
     ),
+    "knee": (
+        ("no-knee", "evidence", "flat", 1),
+        ("flat-is-no-piece", "malformed", "flat", 2),
+        ("share-that-proves-less", "claim", "share", 300),
+        ("share-above-1", "malformed", "share", 1001),
+        ("weight-that-proves-less", "claim", "weight", 900),
+        ("weight-below-0", "malformed", "weight", -1),
+        ("refills-that-prove-less", "claim", "refills", 50),
+        ("more-than-all", "malformed", "prompts", 1),
+        ("more-batches-than-there-are", "malformed", "batches", 10**4),
+        ("batches-that-prove-less", "claim", "batches", 1),
+    ),
     "progress": (
         ("level-above-unfinished", "evidence", "levels.0.1", lambda level: level * 2),
         ("ends-do-not-rise", "evidence", "levels", double),

@@ -11,11 +11,12 @@ import pytest
 
 from infermax_opt.checking.work import Work
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds import closed_form_bounds, ramp
-from infermax_opt.infermax.bounds.ramp import _least_sums, ramp_bound
+from infermax_opt.infermax.bounds import closed_form_bounds, token_payments
+from infermax_opt.infermax.bounds.ramp import ramp_bound
 from infermax_opt.infermax.bounds.searched import searched_bounds
+from infermax_opt.infermax.bounds.token_payments import _least_sums
 from infermax_opt.infermax.checker import Rejected, check
-from infermax_opt.infermax.checker.ramp import least_payments
+from infermax_opt.infermax.checker.token_payments import least_payments
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from tests.campaign import campaign, in_blocks
@@ -281,8 +282,8 @@ def test_the_least_sums_are_those_of_a_sorted_list(square: int, width: int, dear
 def test_beyond_what_is_listed_tokens_pay_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = replace(case(1, 40, 1, 50, cost=PAPER), system=System(50, 50, 50))
     whole = ramp_bound(instance)
-    monkeypatch.setattr(ramp, "SQUARE_LISTED", 10)
-    monkeypatch.setattr("infermax_opt.infermax.checker.ramp.MAX_SQUARE", 10)
+    monkeypatch.setattr(token_payments, "SQUARE_LISTED", 10)
+    monkeypatch.setattr("infermax_opt.infermax.checker.token_payments.MAX_SQUARE", 10)
     part = ramp_bound(instance)
     assert whole is not None
     assert part is not None

@@ -30,7 +30,7 @@ that would serve them alone in no more time (dropping the others only shortens b
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
@@ -48,7 +48,7 @@ from infermax_opt.infermax.bounds.trade_off import trade_off
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, ratio
 
-__all__ = ["closed_form_bounds", "presence_ticks"]
+__all__ = ["closed_form_bounds", "decode_presence", "presence_ticks"]
 
 #: Where an instance keeps them: they are asked for again and again, and a million requests take seconds.
 MEMO = "closed form bounds"
@@ -278,15 +278,35 @@ def presence_ticks(instance: Instance, totals: Totals, counts: BatchCounts, beta
     batches : int
         At least as many as prefill.
     """
+    ticks = instance.cost.ticks
+    least, others = min(ticks.p0, ticks.d0), batches - counts.prefill
+    presence = (
+        paid + least * max(0, others - number)
+        for paid, number in decode_presence(instance, totals, counts, beta)
+    )
+    return int(max(presence) + ticks.p0 * counts.prefill)
+
+
+def decode_presence(
+    instance: Instance, totals: Totals, counts: BatchCounts, beta: int
+) -> Iterator[tuple[int, int]]:
+    """Least sum of d0 in ticks, and the batches that pay it at least, by each argument that holds.
+
+    Parameters
+    ----------
+    instance : Instance
+    totals : Totals
+    counts : BatchCounts
+        Those of the requests that count.
+    beta : int
+        Ticks of a token, at least.
+    """
     ticks, capacity = instance.cost.ticks, instance.system.kv_capacity
-    least = min(ticks.p0, ticks.d0)
-    presence = ticks.d0 * counts.decode + least * max(0, batches - counts.prefill - counts.decode)
+    yield ticks.d0 * counts.decode, counts.decode
     if not instance.policy.preemption or (beta - ticks.d1) * capacity >= 2 * ticks.d0:
         # A token that reads I + n - 1 leaves I + n.
         later = totals.reads + totals.later
-        others = max(0, batches - counts.prefill - -(-later // capacity))
-        presence = max(presence, ticks.d0 * later // capacity + least * others)
-    return int(presence + ticks.p0 * counts.prefill)
+        yield ticks.d0 * later // capacity, -(-later // capacity)
 
 
 def _refilled(instance: Instance, piece: int) -> tuple[int, int]:

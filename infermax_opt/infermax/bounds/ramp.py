@@ -61,7 +61,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from heapq import heappop, heappush, heapreplace
 from typing import Any, NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
@@ -69,9 +68,10 @@ from infermax_opt.infermax.bounds.closed_form import presence_ticks
 from infermax_opt.infermax.bounds.counts import BatchCounts, blocks_of, count_batches
 from infermax_opt.infermax.bounds.least_work import Totals, spreads
 from infermax_opt.infermax.bounds.sizes import Sizes
+from infermax_opt.infermax.bounds.token_payments import least_payments
 from infermax_opt.infermax.data.instance import Instance
 
-__all__ = ["ramp_bound"]
+__all__ = ["filling_terms", "ramp_bound"]
 
 #: Most batches in which memory is looked at while it fills.
 MAX_BATCHES = 100_000
@@ -79,9 +79,6 @@ MAX_BATCHES = 100_000
 PERCENTS = (2, 5, 10, 20)
 #: Units of mu in one.
 WHOLE = 1000
-#: Tokens of a prompt up to which what they pay is listed, where all of a chunk pay the same, and where not;
-#: those beyond pay no less than the next one.
-LISTED, SQUARE_LISTED = 2**20, 2**17
 
 
 def ramp_bound(instance: Instance) -> LowerBound | None:
@@ -186,51 +183,15 @@ def _prompts(
     ticks, system = instance.cost.ticks, instance.system
     full = system.kv_capacity // system.block_size * system.block_size
     width, dear = system.prefill_budget, None
-    wait = 100 * ticks.alpha[piece] * share
+    wait = Fraction(ticks.alpha[piece] * share, WHOLE * full)
     if wait == 0:
         return Fraction(0)
     if split.knee is not None:
         steeper = ticks.beta[split.knee] - ticks.beta[piece]
         knee = -(-(ticks.alpha[piece] - ticks.alpha[split.knee]) // steeper)
-        width, dear = min(width, max(1, knee)), WHOLE * split.percent * steeper * full
-    square = 200 * WHOLE * full * ticks.p1 if spreads(instance) else 0
-    found = _least_sums(sorted(lengths), wait, square, width, dear)
-    return Fraction(sum(lengths[tokens] * paid for tokens, paid in found), 100 * WHOLE * full)
-
-
-def _least_sums(
-    numbers: Sequence[int], wait: int, square: int, width: int, dear: int | None
-) -> Iterator[tuple[int, int]]:
-    """Each of some numbers, rising, and the sum of so many least ones of what tokens may pay.
-
-    Parameters
-    ----------
-    numbers : sequence of int
-    wait, square : int
-        The c-th token of a chunk with r chunks after it pays wait r + square (c-1).
-    width : int
-        Most tokens of a chunk.
-    dear : int or None
-        What a token pays beyond that.
-    """
-    # For each chunk that has tokens, and the next one: what its next token pays, r, and its tokens.
-    chunks = [(0, 0, 0)]
-    each = width if square == 0 else 1
-    taken = paid = 0
-    for number in numbers:
-        listed = min(number, SQUARE_LISTED if square else LISTED)
-        while taken < listed and (dear is None or chunks[0][0] < dear):
-            cost, r, tokens = chunks[0]
-            if tokens == 0:
-                heappush(chunks, (wait * (r + 1), r + 1, 0))
-            some = min(each, width - tokens, listed - taken)
-            taken, paid, tokens = taken + some, paid + some * cost, tokens + some
-            if tokens < width:
-                heapreplace(chunks, (wait * r + square * tokens, r, tokens))
-            else:
-                heappop(chunks)
-        cost = chunks[0][0]
-        yield number, paid + (number - taken) * (cost if dear is None else min(cost, dear))
+        width, dear = min(width, max(1, knee)), Fraction(split.percent * steeper, 100)
+    square = Fraction(2 * ticks.p1 if spreads(instance) else 0)
+    return least_payments(lengths, wait, square, width, dear)
 
 
 def _ramp(
@@ -254,16 +215,33 @@ def _ramp(
     corners = {Fraction(0), Fraction(system.max_batch_tokens)}
     for (a, b), (c, d) in ((one, other) for one in pieces for other in pieces if one[1] < other[1]):
         corners.add(min(max(Fraction(a - c, d - b), Fraction(0)), Fraction(system.max_batch_tokens)))
-    unit = math.lcm(*(corner.denominator for corner in corners))
     lines = []
     for corner in corners:
-        tokens = int(corner * unit)
-        above = max(a * unit + b * tokens for a, b in pieces) - (alpha * unit + beta * tokens)
-        lines.append((100 * share * alpha * tokens, WHOLE * percent * full * above))
-    total, length = 0, 0
+        above = max(a + b * corner for a, b in pieces) - (alpha + beta * corner)
+        lines.append((Fraction(share * alpha, WHOLE * full) * corner, Fraction(percent, 100) * above))
+    return filling_terms(Fraction(share * alpha * room, WHOLE * full), lines, most)
+
+
+def filling_terms(
+    missing: Fraction, lines: Sequence[tuple[Fraction, Fraction]], most: int
+) -> tuple[Fraction, int]:
+    """Sum of the terms of the ramp that are above 0, in ticks, and their number, at most so many.
+
+    Parameters
+    ----------
+    missing : Fraction
+        Ticks for memory that is empty in a batch.
+    lines : sequence of pair of Fraction
+        For each number of tokens of a batch that may be best: ticks for the memory that they fill, to be
+        taken k times from the k-th term, and what they cost besides.
+    most : int
+    """
+    unit = math.lcm(missing.denominator, *(value.denominator for line in lines for value in line))
+    whole = [(int(slope * unit), int(less * unit)) for slope, less in lines]
+    total, length, start = 0, 0, int(missing * unit)
     while length < most:
-        term = 100 * share * alpha * room * unit - max(slope * (length + 1) - less for slope, less in lines)
+        term = start - max(slope * (length + 1) - less for slope, less in whole)
         if term <= 0:
             break
         total, length = total + term, length + 1
-    return Fraction(total, 100 * WHOLE * full * unit), length
+    return Fraction(total, unit), length

@@ -125,6 +125,7 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
     """How memory fills; three searches, in an order that depends on how many requests fit, then levels."""
     from infermax_opt.infermax.bounds.branching import branching_bound
     from infermax_opt.infermax.bounds.filling import filling_bound
+    from infermax_opt.infermax.bounds.knee import knee_bound
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
     from infermax_opt.infermax.bounds.levels import levels_bounds, one_token_fits
     from infermax_opt.infermax.bounds.occupancy import occupancy_bound
@@ -133,9 +134,7 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
 
     few = _holds_few(instance)
     others = (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound)
-    ramp = ramp_bound(instance)
-    if ramp is not None:
-        yield ramp
+    yield from (found for found in (ramp_bound(instance), knee_bound(instance)) if found is not None)
     best: dict[str, Fraction] = {}
     # Where all states can be listed this is nearly always the best, and finding out takes no time.
     for search in (filling_bound, state_flow_bound, *others):

@@ -19,6 +19,7 @@ from infermax_opt.infermax.checker.crowds import crowds
 from infermax_opt.infermax.checker.filling import filling
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.interaction import interaction
+from infermax_opt.infermax.checker.knee import knee
 from infermax_opt.infermax.checker.lagrangian import lagrangian
 from infermax_opt.infermax.checker.levels import levels
 from infermax_opt.infermax.checker.lingering import lingering
@@ -130,6 +131,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "lagrangian": lagrangian,
         "filling": filling,
         "ramp": ramp,
+        "knee": knee,
     },
     "mean_e2e": {
         "occupancy": in_order(occupancy),

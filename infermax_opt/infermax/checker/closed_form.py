@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -63,13 +63,17 @@ class Served:
 
 def least_presence(served: Served, batches: int) -> int:
     """Ticks of attention constants besides those of prefill batches."""
-    instance, least = served.instance, served.least
-    presence = instance.d0 * served.decode + least * max(0, batches - served.prefill - served.decode)
+    others = batches - served.prefill
+    return max(paid + served.least * max(0, others - number) for paid, number in decode_presence(served))
+
+
+def decode_presence(served: Served) -> Iterator[tuple[int, int]]:
+    """Ticks of decode batches and how many pay them, at least, by each argument that holds."""
+    instance = served.instance
+    yield instance.d0 * served.decode, served.decode
     if not instance.preemption or served.slack >= 2 * instance.d0:
         area = sum(c * ((o - 1) * i + o * (o - 1) // 2) for i, o, c in served.kinds)
-        others = max(0, batches - served.prefill - -(-area // instance.capacity))
-        presence = max(presence, instance.d0 * area // instance.capacity + least * others)
-    return presence
+        yield instance.d0 * area // instance.capacity, -(-area // instance.capacity)
 
 
 def spread_squares(served: Served, batches: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import accumulate
 
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
@@ -12,10 +11,7 @@ from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.closed_form import Served, least_presence, tokens_above
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.pieces import Piece
-
-#: Tokens of a prompt up to which what they pay is listed, where all of a chunk pay the same, and where not;
-#: those beyond pay no less than the next one.
-MAX_LISTED, MAX_SQUARE = 2**20, 2**17
+from infermax_opt.infermax.checker.token_payments import sum_of_payments
 
 
 def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
@@ -72,60 +68,18 @@ def prompts_in_chunks(
     """
     full = instance.capacity // instance.block * instance.block
     width = instance.budget
-    dear: int | None = None
+    dear: Fraction | None = None
     if given["knee"].value is None:
         require(percent == 0, "prompts: a share of no knee")
     else:
         alpha, beta = instance.pieces[given["knee"].whole(0, len(instance.pieces) - 1)]
         require(alpha <= piece.alpha and beta > piece.beta, "prompts: the pieces have no knee")
         width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
-        dear = percent * (beta - piece.beta) * full * waiting.denominator
+        dear = Fraction(percent * (beta - piece.beta), 100)
     if not waiting or not instance.prompts:
         return Fraction(0)
-    unit = 100 * waiting.denominator
-    more = 2 * unit * full * instance.p1 if instance.spread else 0
-    most = min(MAX_SQUARE if more else MAX_LISTED, max(i for i, _ in instance.prompts))
-    pays = least_payments(instance.work, most + 1, int(unit * waiting), more, width)
-    if dear is not None:
-        pays = [min(dear, each) for each in pays]
-    sums, total = [0, *accumulate(pays)], 0
-    for i, count in instance.prompts:
-        total += count * (sums[min(i, most)] + (i - min(i, most)) * pays[most])
-    return Fraction(total, unit * full)
-
-
-def least_payments(work: Work, most: int, wait: int, more: int, width: int) -> list[int]:
-    """So many least ones of wait r + more c for r = 0, 1, ... and c = 0..width-1, rising, and some beyond.
-
-    Parameters
-    ----------
-    work : Work
-    most : int
-        How many, at least 1.
-    wait, more : int
-        The first one is above 0.
-    width : int
-    """
-
-    def enough(limit: int) -> bool:
-        """Whether so many are up to a limit."""
-        work.spend(4 * (limit // wait + 1))
-        rests = range(limit, -1, -wait)
-        return sum(min(width, rest // more + 1) if more else width for rest in rests) >= most
-
-    high = 1
-    while not enough(high * wait):
-        high *= 2
-    low, high = 0, high * wait
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    work.spend(10 * most)
-    found: list[int] = []
-    for start in range(0, low + 1, wait):
-        number = min(width, (low - start) // more + 1 if more else width)
-        found += (start + more * c for c in range(number))
-    return sorted(found)
+    more = Fraction(2 * instance.p1 if instance.spread else 0)
+    return sum_of_payments(instance.work, instance.prompts, waiting / full, more, width, dear)
 
 
 def ramp_terms(instance: Instance, piece: Piece, waiting: Fraction, length: int, percent: int) -> Fraction:
@@ -152,9 +106,27 @@ def ramp_terms(instance: Instance, piece: Piece, waiting: Fraction, length: int,
     pairs = ((one, other) for one in instance.pieces for other in instance.pieces if one[1] < other[1])
     crossings = [Fraction(one[0] - other[0], other[1] - one[1]) for one, other in pairs]
     corners = [Fraction(0), Fraction(most), *(x for x in crossings if 0 < x < most)]
-    instance.work.spend(length * (5 + 20 * len(corners)))
     above = [max(a + b * x for a, b in instance.pieces) - piece.alpha - piece.beta * x for x in corners]
     missing = waiting * (full - (instance.block - 1) * together) / full
     share = Fraction(percent, 100)
     lines = [(waiting * x / full, share * more) for x, more in zip(corners, above, strict=True)]
+    return filling_terms(instance.work, missing, lines, length)
+
+
+def filling_terms(
+    work: Work, missing: Fraction, lines: list[tuple[Fraction, Fraction]], length: int
+) -> Fraction:
+    """So many terms, each of them what memory that is empty costs less the highest of some lines.
+
+    Parameters
+    ----------
+    work : Work
+    missing : Fraction
+        Ticks for a batch in which the memory is empty.
+    lines : list of (Fraction, Fraction)
+        For some numbers of tokens of a batch, ticks for the memory that they fill, k times in the k-th term,
+        and what they cost besides.
+    length : int
+    """
+    work.spend(length * (5 + 20 * len(lines)))
     return sum((missing - max(k * a - b for a, b in lines) for k in range(1, length + 1)), Fraction(0))

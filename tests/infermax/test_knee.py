@@ -53,7 +53,11 @@ def scarce(seed: int) -> Instance:
     steep, alpha = flat + Fraction(rng.randint(1, 400), 100), Fraction(rng.randint(10, 80), 10)
     pieces = [(alpha, flat), (max(Fraction(0), alpha - knee * (steep - flat)), steep)]
     prefill = (str(rng.randint(0, 60) / 10), some.prefill[1]) if rng.random() < 0.6 else some.prefill
-    cost = CostModel(pieces, some.decode, prefill, attention=some.attention)
+    mixed, prefix = ("0", "0"), "0"
+    if seed % 3 == 0:  # what both take longer beside each other, and chunks behind others
+        mixed = str(rng.randint(0, 40) / 10), str(rng.randint(0, 20) / 10)
+        prefix = str(rng.randint(0, 9) / 10)
+    cost = CostModel(pieces, some.decode, prefill, attention=some.attention, mixed=mixed, prefix=prefix)
     return Instance(f"scarce-{seed}", tuple(groups), system, cost, policy)
 
 
@@ -65,7 +69,7 @@ def some_evidence(rng: random.Random, pieces: int) -> dict[str, Any]:
         "piece": rng.randrange(pieces),
         "flat": rng.randrange(pieces),
         "share": rng.choice([0, 0, 10, 500, 990, 1000]),
-        "weight": rng.choice([0, 0, 10, 100, 1000, 10**6]),
+        "kv": rng.choice([0, 0, 10, 100, 500, 900, 1000]),
         "refills": refills,
         "prompts": rng.choice([0, (100 - refills) // 2, 100 - refills]),
         "batches": rng.randint(0, 4),
@@ -109,7 +113,7 @@ def proves(instance: Instance, evidence: dict[str, Any], value: Fraction) -> Non
         submitted(shown(instance), instance, replace(bound, value=value + HAIR))
 
 
-STEEP = {"piece": 1, "flat": 0, "share": 0, "weight": 0, "refills": 0, "prompts": 0, "batches": 0}
+STEEP = {"piece": 1, "flat": 0, "share": 0, "kv": 0, "refills": 0, "prompts": 0, "batches": 0}
 
 
 def test_batches_without_prompts_pay_for_the_tokens_that_they_lack() -> None:
@@ -119,13 +123,36 @@ def test_batches_without_prompts_pay_for_the_tokens_that_they_lack() -> None:
     area, tokens = Fraction(2 * (2 + 3 + 4)), Fraction(8, 8)
     # p0 for each batch, less 1/4 of it for each of four decodes.
     proves(instance, STEEP, Fraction(3, 4) * area / 10 + tokens - Fraction(1, 4) * 4 / 4)
-    # With w = 1 a decode that leaves h tokens is excused of 2/4 - h/10: 2/10 for h = 3, 1/10 for 4.
+    # With half for the KV, a decode that leaves h tokens is excused of 2/4 - h/10 of p0.
     excused = Fraction(1, 4) * 2 * (Fraction(2, 10) + Fraction(1, 10))
-    proves(instance, {**STEEP, "weight": 100}, Fraction(3, 4) * area / 10 + tokens - excused)
-    # With w = 3 a batch below the knee can pay a half of p0 only; a batch with prompts pays the other half.
+    proves(instance, {**STEEP, "kv": 500}, Fraction(3, 4) * area / 10 + tokens - excused)
+    # With three quarters a batch below the knee can pay half of p0 only; one with prompts pays all.
     excused = Fraction(1, 8) * 2 * (Fraction(1) - Fraction(9, 10))
     paid = Fraction(5, 8) * area / 10 + Fraction(1, 8) + tokens - excused
-    proves(instance, {**STEEP, "weight": 300}, paid)
+    proves(instance, {**STEEP, "kv": 750}, paid)
+
+
+def test_decodes_pay_beside_prompts_or_below_the_knee() -> None:
+    """Beside a prompt a decode costs 1/8 and 1/50 for each token that it reads; or the batch lacks 1/2."""
+    knee = CostModel([("1", "0"), ("0.5", "0.125")], ("0", "0"), ("0", "0"), mixed=("0.125", "0.02"))
+    kept = Policy(preemption=False)
+    instance = replace(case(2, 2, 3, 10, cost=knee), system=System(10, 10, 10), policy=kept)
+    area, tokens = Fraction(2 * (2 + 3 + 4)), Fraction(8, 8)
+    # Beside prompts (h-1)/50 + h/80 for a decode; alone h/20 - 1/8: 75/1000 for h = 4, and 25/1000 for 3.
+    beside, alone = Fraction(3, 50) + Fraction(4, 80), Fraction(4, 20) - Fraction(1, 8)
+    paid = 2 * (min(beside, alone) + Fraction(3, 20) - Fraction(1, 8))
+    proves(instance, {**STEEP, "kv": 1000}, Fraction(1, 2) * area / 10 + tokens + paid)
+    # An eviction might save it where a token costs little: here nothing.
+    often = replace(instance, policy=Policy())
+    proves(often, {**STEEP, "kv": 1000}, Fraction(1, 2) * area / 10 + tokens)
+
+
+def test_chunks_pay_for_what_is_cached_before_them() -> None:
+    """Two tokens in a chunk: of six the first two pay 1/12 + 1/4 twice, the next two once."""
+    knee = CostModel([("1", "0"), ("0.5", "0.125")], ("0", "0"), ("0", "0"), prefix="0.25")
+    instance = replace(case(1, 6, 1, 12, cost=knee), system=System(12, 2, 2))
+    prompts = 6 * (Fraction(1, 2) / 12 + Fraction(1, 4))
+    proves(instance, STEEP, Fraction(1, 2) * 6 / 12 + Fraction(6, 8) + prompts)
 
 
 def test_freed_memory_fills_as_fast_as_to_the_knee_or_tokens_pay() -> None:
@@ -158,15 +185,15 @@ def test_changed_certificates_are_refused() -> None:
         ({"piece": 0}, "knee"),
         ({"share": -1}, "share"),
         ({"share": 1001}, "share"),
-        ({"weight": -1}, "weight"),
-        ({"weight": 10**6 + 1}, "weight"),
+        ({"kv": -1}, "kv"),
+        ({"kv": 1001}, "kv"),
         ({"refills": 101}, "refills"),
         ({"prompts": -1}, "prompts"),
         ({"refills": 60, "prompts": 41}, "prompts"),
         ({"batches": 10**6}, "batches"),
         ({"batches": "1x"}, "batches"),
         ({"share": (bound.evidence["share"] + 500) % 1000}, "claims"),
-        ({"weight": bound.evidence["weight"] + 900}, "claims"),
+        ({"kv": (bound.evidence["kv"] + 500) % 1000}, "claims"),
     ):
         with pytest.raises(Rejected, match=words):
             check(

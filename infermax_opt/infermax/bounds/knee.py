@@ -10,13 +10,18 @@ let alpha and beta be the mean of both.  A batch of x tokens costs alpha + beta 
 and p0, and (1-theta) (beta'' - beta') (x* - x) at least below the knee, theta (beta'' - beta') (x - x*) at
 least beyond it.
 
-*Below the knee.*  Let M be the KV in whole blocks, in tokens.  Choose w >= 0 and let kappa be the least of
-p0 and (1-theta) (alpha' - alpha'') / (1+w).  Each of the J batches costs kappa, less kappa times the sum of
-max(0, (1+w) / x* - w h / M) over the decodes in it, h being the tokens of KV that a decode leaves.
+*Below the knee.*  Let M be the KV in whole blocks, in tokens, and f = (1-theta) (alpha' - alpha'').  Choose a
+share omega of f, and let kappa be the least of p0 and (1-omega) f, v = omega f / M and u = (kappa + omega f)
+/ x*.  Each of the J batches costs kappa and, for each decode in it that leaves h tokens of KV, the least of
+e1 (h-1) + e0 h / M and v h - u.
 
-*Proof.*  A batch with prompts or refills costs p0.  In any other one all x tokens are decodes, and what
-they leave is M at most.  So the sum is (1+w) x / x* - w at least, and kappa times 1 minus that is at most
-kappa (1+w) (1 - x / x*).  Below the knee the batch costs as much; beyond it, this is not above 0.
+*Proof.*  A batch with prompts or refills costs p0, and e0 and e1 (h-1) for each decode if there are any; all
+decodes leave M at most.  In any other batch all x tokens are decodes.  Kappa, v M and -u x make (kappa +
+omega f) (1 - x / x*).  Below the knee the batch costs f (1 - x / x*), no less; beyond it that is below 0.
+
+A token that is not made by a decode ends a refill.  That one costs beta h, where the work counts beta and
+d1 (h-1): (beta' - d1) (h-1) more.  This is no less than all that a decode costs beside its work, h / M of d0
+and what is above, if preemption is off or (beta' - d1 - e1) M >= 2 (d0 + e0); else let e0 and e1 be 0.
 
 *Batches.*  Let A be the KV tokens that those hold who make a token, summed over batches: I + n - 1 for the
 n-th token.  Let a = alpha + kappa, and lambda, mu >= 0 with lambda + mu <= 1 shares of what tokens beyond
@@ -25,7 +30,7 @@ the knee cost.  Let L be x*, rounded up.  Then a J is at least the sum of
 - a A / M;
 - *refills*: for each request the I + O - 1 least ones of a / M r, for r = 0, 1, ..., L of each, and of d =
   lambda theta (beta'' - beta') as often as need be, less in all M times the largest one of these;
-- *prompts in chunks*, as in `ramp`, with that L and d = mu theta (beta'' - beta');
+- *prompts in chunks*, as in `ramp`, with that L, a / M + p2 for alpha / M, mu theta (beta'' - beta') for d;
 - the terms of `ramp` with R = M and for g what is left, (1-lambda-mu) theta (beta'' - beta') (x - x*);
 
 less what tokens beyond the knee cost.
@@ -33,7 +38,8 @@ less what tokens beyond the knee cost.
 *Proof.*  Let S_t be the tokens processed up to batch t, again or for the first time, F_t those that were
 released before by requests that had ended or were evicted, and p_t those that prompts hold which are not
 done.  Those who make a token hold S_t - F_t - p_t at most.  So a J is a A / M, and a / M for each token
-of p_t and for each of M - S_t + F_t, or more.  The tokens of p_t are those of `ramp`.
+of p_t and for each of M - S_t + F_t, or more.  The tokens of p_t are those of `ramp`; each pays p2 besides,
+for each chunk that comes behind it.
 
 Think of M + F_t *places*, in the order in which they came free, the first M at the start; those that one
 request releases stand together.  The k-th token processed takes the k-th place.  It is free by then, as
@@ -50,11 +56,12 @@ Batches with prompts or refills cost p0 - kappa besides.  Arrivals, evictions an
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import pairwise
+from itertools import permutations
 from typing import Any, NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
@@ -68,19 +75,15 @@ from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["knee_bound"]
 
-#: Units of theta in one.
+#: Units of theta and omega in one.
 WHOLE = 1000
-#: Units of w in one.
-WEIGHT = 100
-#: What is tried first for theta, for w, and in percent for lambda and mu; and by what these change then.
+#: What is tried first for theta, for omega, and in percent for lambda and mu.
 SHARES = (0, 10, 50, 200, 500, 1000)
-WEIGHTS = (0, 50, 100, 200, 400, 800, 1600, 3200)
-SPLITS = ((0, 0), (50, 50), (95, 0), (45, 45))
-STEPS = (20, 5)
-#: Changes of each size, at most.
+KV_SHARES = (0, 50, 100, 200, 400, 700, 1000)
+SPLITS = ((0, 0), (50, 50), (100, 0), (45, 45))
+#: By what these change then, the two shares and the percents, and how often at most.
+STEPS = ((100, 25), (20, 10), (5, 2))
 MOVES = 20
-#: Largest w, in its units.
-MOST_WEIGHT = 10_000
 
 
 def knee_bound(instance: Instance) -> LowerBound | None:
@@ -94,37 +97,38 @@ def knee_bound(instance: Instance) -> LowerBound | None:
 
 
 def _pairs(instance: Instance) -> Iterator[tuple[int, int]]:
-    """Neighbours among the pieces that have a knee, the flat one first."""
+    """Pieces that have a knee, the flat one first."""
     ticks = instance.cost.ticks
-    order = sorted(range(len(ticks.alpha)), key=lambda piece: (ticks.beta[piece], -ticks.alpha[piece]))
-    for flat, steep in pairwise(order):
+    for flat, steep in permutations(range(len(ticks.alpha)), 2):
         if ticks.alpha[flat] > ticks.alpha[steep] and ticks.beta[flat] < ticks.beta[steep]:
             yield flat, steep
 
 
 class _Setting(NamedTuple):
-    """theta and w in their units, and lambda and mu in percent."""
+    """theta and omega in their units, and lambda and mu in percent."""
 
     share: int
-    weight: int
+    kv: int
     refills: int
     prompts: int
 
 
-def _near(setting: _Setting, step: int) -> Iterator[_Setting]:
+def _near(setting: _Setting, step: int, percent: int) -> Iterator[_Setting]:
     """Settings a step away."""
-    share, weight, refills, prompts = setting
     for sign in (1, -1):
-        yield setting._replace(share=min(max(share + sign * step, 0), WHOLE))
-        changed = weight + sign * step * (WEIGHT + weight) // WEIGHT
-        yield setting._replace(weight=min(max(changed, 0), MOST_WEIGHT))
-        more, other = refills + sign * step, prompts + sign * step
-        if 0 <= more <= 100 - prompts:
-            yield setting._replace(refills=more)
-        if 0 <= other <= 100 - refills:
-            yield setting._replace(prompts=other)
-        if more >= 0 and prompts - sign * step >= 0 and more <= 100:
-            yield setting._replace(refills=more, prompts=prompts - sign * step)
+        for name in ("share", "kv"):
+            yield setting._replace(**{name: min(max(getattr(setting, name) + sign * step, 0), WHOLE)})
+        for more, less in ((sign, 0), (0, sign), (sign, -sign)):
+            refills, prompts = setting.refills + more * percent, setting.prompts + less * percent
+            if refills >= 0 and prompts >= 0 and refills + prompts <= 100:
+                yield setting._replace(refills=refills, prompts=prompts)
+
+
+class _Price(NamedTuple):
+    """What a decode that leaves h tokens pays: slope h + constant."""
+
+    slope: Fraction
+    constant: Fraction
 
 
 class _Pair:
@@ -162,8 +166,7 @@ class _Pair:
             return self._paid(setting)[0]
 
         firsts = [
-            max((_Setting(share, weight, 0, 0) for weight in WEIGHTS), key=self._without_tokens)
-            for share in SHARES
+            max((_Setting(share, kv, 0, 0) for kv in KV_SHARES), key=self._without_tokens) for share in SHARES
         ]
         best = max(
             (
@@ -174,9 +177,9 @@ class _Pair:
             key=paid,
         )
         value = paid(best)
-        for step in STEPS:
+        for step, percent in STEPS:
             for _ in range(MOVES):
-                found, other = max((paid(near), near) for near in _near(best, step))
+                found, other = max((paid(near), near) for near in _near(best, step, percent))
                 if found <= value:
                     break
                 value, best = found, other
@@ -188,35 +191,51 @@ class _Pair:
         theta, kappa = Fraction(setting.share, WHOLE), self._kappa(setting)
         work = theta * self.totals.least_work(instance, self.flat)
         work += (1 - theta) * self.totals.least_work(instance, self.steep)
-        presence = max(
-            paid for paid, _ in decode_presence(instance, self.totals, self.counts, ticks.beta[self.flat])
-        )
-        work += presence + (ticks.p0 - kappa) * self.counts.prefill
+        decodes = decode_presence(instance, self.totals, self.counts, ticks.beta[self.flat])
+        work += max(paid for paid, _ in decodes) + (Fraction(ticks.p0) - kappa) * self.counts.prefill
         batches = self._batch(setting) * Fraction(self.held, self.full)
-        return work + batches - kappa * self._decodes(Fraction(setting.weight, WEIGHT))
+        return work + batches + self._decodes(setting)
+
+    def _below(self, setting: _Setting) -> Fraction:
+        """What a batch of no tokens costs more than it would beyond the knee: f."""
+        return self.fixed * Fraction(WHOLE - setting.share, WHOLE)
 
     def _kappa(self, setting: _Setting) -> Fraction:
         """What each batch costs for prompts, or for being below the knee."""
-        below = Fraction((WHOLE - setting.share) * WEIGHT, WHOLE * (WEIGHT + setting.weight)) * self.fixed
+        below = self._below(setting) * Fraction(WHOLE - setting.kv, WHOLE)
         return min(Fraction(self.instance.cost.ticks.p0), below)
 
     def _batch(self, setting: _Setting) -> Fraction:
         """What each batch costs besides its work: a."""
-        steep = Fraction(self.instance.cost.ticks.alpha[self.steep])
-        return steep + Fraction(setting.share, WHOLE) * self.fixed + self._kappa(setting)
+        flat = Fraction(self.instance.cost.ticks.alpha[self.flat])
+        return flat - self._below(setting) + self._kappa(setting)
 
-    def _decodes(self, weight: Fraction) -> Fraction:
-        """The sum of max(0, (1+w) / x* - w h / M) over the decodes."""
+    def _decodes(self, setting: _Setting) -> Fraction:
+        """What the decodes pay, each the least of two numbers; may be below 0."""
         import numpy as np
 
-        each, less = (1 + weight) / self.knee, weight / self.full
-        if less == 0:
-            return each * self.totals.later
+        kv = Fraction(setting.kv, WHOLE) * self._below(setting)
+        alone = _Price(kv / self.full, -(self._kappa(setting) + kv) / self.knee)
+        less, more = sorted((alone, self.beside))  # by slope, then by constant
         inputs, outputs, counts = self.sizes
-        largest = math.ceil(min(each / less, Fraction(max(self.cached) + 1))) - 1
+        largest = 0
+        if less.slope < more.slope:  # the least one up to so many tokens is the steep one
+            crossing = (less.constant - more.constant) / (more.slope - less.slope)
+            largest = min(max(math.ceil(crossing) - 1, 0), max(self.cached) + 1)
         number = np.minimum(np.maximum(largest - inputs, 0), outputs - 1)
-        held = counts * (number * inputs + number * (number + 1) // 2)
-        return each * int((counts * number).sum()) - less * int(held.sum())
+        some = int((counts * number).sum())
+        held = int((counts * (number * inputs + number * (number + 1) // 2)).sum())
+        rest, left = self.totals.later - some, self.totals.reads + self.totals.later - held
+        return more.slope * held + more.constant * some + less.slope * left + less.constant * rest
+
+    @functools.cached_property
+    def beside(self) -> _Price:
+        """What a decode beside prompts pays."""
+        ticks, extra = self.instance.cost.ticks, self.instance.cost.extra_ticks
+        kept = (ticks.beta[self.flat] - ticks.d1 - extra.e1) * self.full >= 2 * (ticks.d0 + extra.e0)
+        if self.instance.policy.preemption and not kept:
+            return _Price(Fraction(0), Fraction(0))
+        return _Price(extra.e1 + Fraction(extra.e0, self.full), Fraction(-extra.e1))
 
     def _paid(self, setting: _Setting) -> tuple[Fraction, int]:
         """What is paid in all, and the terms of the ramp."""
@@ -225,7 +244,8 @@ class _Pair:
         wait, beyond = batch / self.full, Fraction(setting.share * self.slope, WHOLE)
         if wait > 0:
             paid += self._refills(wait, beyond * setting.refills / 100)
-            paid += self._prompts(wait, beyond * setting.prompts / 100)
+            prefix = self.instance.cost.extra_ticks.p2
+            paid += self._prompts(wait + prefix, beyond * setting.prompts / 100)
         beyond *= Fraction(100 - setting.refills - setting.prompts, 100)
         most = self.instance.system.max_batch_tokens
         corners = [min(self.knee, Fraction(most)), Fraction(most)]

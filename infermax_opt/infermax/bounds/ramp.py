@@ -36,13 +36,14 @@ lambda is 0, d infinite, and L what a batch may have.  Let q be p1 where prompts
 "square", else 0.  The bound holds with (1 - lambda) g for g, and each prompt adds the sum of the I least ones
 of
 
-    alpha / M r + 2 q (c-1)  for r = 0, 1, ... and c = 1..L,  and d as often as need be.
+    (alpha / M + p2) r + 2 q (c-1)  for r = 0, 1, ... and c = 1..L,  and d as often as need be.
 
 *Proof.*  Let p_t be the tokens that prompts which are not done hold after t.  The requests that make a token
 in t hold S_t - p_t + (s-1) K at most, and M - p_t at most.  So each M - h_t is at least p_t more than was
 counted, and J alpha is alpha / M times the sum of p_t more.  The chunks of the last try of a prompt, from its
 last eviction before its first token on, lie in different batches.  Let r be the number of those that come
-after a chunk.  Its tokens are held after r batches at least, and pay alpha / M r each.  With c tokens its
+after a chunk.  Its tokens are held after r batches at least, and pay alpha / M r each, and p2 for each chunk
+that comes behind them.  With c tokens its
 attention is p1 c**2, of which W has p1 c: the c-th token adds 2 q (c-1).  lambda g(x) is at least d times
 what x is above the rounded quotient, convex and 0 at 0: of the tokens that a batch processes of a prompt
 all but the first L pay d each, or there are none.  So each of the I tokens pays one of these numbers, and
@@ -183,7 +184,7 @@ def _prompts(
     ticks, system = instance.cost.ticks, instance.system
     full = system.kv_capacity // system.block_size * system.block_size
     width, dear = system.prefill_budget, None
-    wait = Fraction(ticks.alpha[piece] * share, WHOLE * full)
+    wait = Fraction(ticks.alpha[piece] * share, WHOLE * full) + instance.cost.extra_ticks.p2
     if wait == 0:
         return Fraction(0)
     if split.knee is not None:

@@ -65,6 +65,7 @@ class Instance:
         self.scale = math.lcm(*(v.denominator for pair in [*pieces, decode, prefill, extra] for v in pair))
         self.pieces = [(int(a * self.scale), int(b * self.scale)) for a, b in pieces]
         self.d0, self.d1, self.p0, self.p1 = (int(v * self.scale) for v in [*decode, *prefill])
+        self.e0, self.e1, self.p2 = (int(v * self.scale) for v in extra)
 
     def _machine(self, top: Field) -> Meaning:
         """What is hashed before the requests."""

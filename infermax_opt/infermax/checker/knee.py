@@ -14,6 +14,9 @@ from infermax_opt.infermax.checker.pieces import Piece
 from infermax_opt.infermax.checker.ramp import filling_terms
 from infermax_opt.infermax.checker.token_payments import sum_of_payments
 
+#: Slope and constant, in ticks by the KV tokens that a decode leaves.
+KvPrice = tuple[Fraction, Fraction]
+
 
 def knee(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     """Work, batches by KV area, and what they cost below and beyond a knee.
@@ -33,41 +36,59 @@ def knee(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     alpha, beta = instance.pieces[evidence["flat"].whole(0, len(instance.pieces) - 1)]
     require(alpha > piece.alpha and beta < piece.beta, "flat: the pieces have no knee")
     fixed, slope = alpha - piece.alpha, piece.beta - beta
-    theta = Fraction(evidence["share"].whole(0, 1000), 1000)
-    weight = Fraction(evidence["weight"].whole(0, 10**6), 100)
-    kappa = min(Fraction(instance.p0), (1 - theta) * fixed / (1 + weight))
+    theta, omega = (Fraction(evidence[name].whole(0, 1000), 1000) for name in ("share", "kv"))
+    below = (1 - theta) * fixed
+    kappa = min(Fraction(instance.p0), (1 - omega) * below)
     full = instance.capacity // instance.block * instance.block
     area = sum(c * (o * i + o * (o - 1) // 2) for i, o, c in kinds)
     served = Served(instance, kinds, evidence, Piece(alpha, beta, piece.unit))
     paid = theta * instance.token_work(kinds, beta) + (1 - theta) * instance.token_work(kinds, piece.beta)
     paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
     paid += max(ticks for ticks, _ in decode_presence(served)) + (instance.p0 - kappa) * served.prefill
-    batch = piece.alpha + theta * fixed + kappa
-    paid += batch * area / full - kappa * excused(kinds, Fraction(fixed, slope), weight, full)
-    return (
-        paid + waiting(instance, evidence, Fraction(fixed, slope), batch / full, theta * slope)
-    ) / instance.scale
+    batch, corner = alpha - below + kappa, Fraction(fixed, slope)
+    alone = omega * below / full, -(kappa + omega * below) / corner
+    paid += batch * area / full + least_of_decodes(kinds, alone, beside_prompts(instance, beta, full))
+    paid += waiting(instance, evidence, corner, batch / full, theta * slope)
+    return paid / instance.scale
 
 
-def excused(kinds: Kinds, corner: Fraction, weight: Fraction, full: int) -> Fraction:
-    """The sum over decodes of what batches without prompts need not pay.
+def beside_prompts(instance: Instance, beta: int, full: int) -> KvPrice:
+    """What a decode beside prompts pays for the KV that it leaves: 0 where evictions might save it.
+
+    Parameters
+    ----------
+    instance : Instance
+    beta : int
+        Ticks of a token, at least.
+    full : int
+        Tokens of KV.
+    """
+    e0, e1 = instance.e0, instance.e1
+    if instance.preemption and (beta - instance.d1 - e1) * full < 2 * (instance.d0 + e0):
+        return Fraction(0), Fraction(0)
+    return e1 + Fraction(e0, full), Fraction(-e1)
+
+
+def least_of_decodes(kinds: Kinds, one: KvPrice, other: KvPrice) -> Fraction:
+    """The sum over decodes of the least of two lines at the KV that they leave; may be below 0.
 
     Parameters
     ----------
     kinds : list of (int, int, int)
-    corner : Fraction
-        Tokens at the knee.
-    weight : Fraction
-        What a memory that is full counts.
-    full : int
-        Tokens of KV.
+    one, other : (Fraction, Fraction)
+        Slope and constant.
     """
-    each, less = (1 + weight) / corner, weight / full
-    total = Fraction(0)
+    flat, steep = sorted((one, other))
+    crossing: Fraction | None = None
+    if flat[0] < steep[0]:
+        crossing = (flat[1] - steep[1]) / (steep[0] - flat[0])
+    few = tokens = all_few = all_tokens = 0
     for i, o, c in kinds:
-        number = min(o - 1, max(0, math.ceil(each / less) - 1 - i)) if less else o - 1
-        total += c * (each * number - less * (number * i + number * (number + 1) // 2))
-    return total
+        under = 0 if crossing is None else min(o - 1, max(0, math.ceil(crossing) - 1 - i))
+        few, tokens = few + c * under, tokens + c * (under * i + under * (under + 1) // 2)
+        all_few, all_tokens = all_few + c * (o - 1), all_tokens + c * ((o - 1) * i + (o - 1) * o // 2)
+    paid = steep[0] * tokens + steep[1] * few
+    return paid + flat[0] * (all_tokens - tokens) + flat[1] * (all_few - few)
 
 
 def waiting(
@@ -110,4 +131,5 @@ def waiting(
     dear = beyond * prompts / 100
     more = Fraction(2 * instance.p1 if instance.spread else 0)
     narrow = min(width, instance.budget) if dear else instance.budget
-    return paid + sum_of_payments(instance.work, instance.prompts, wait, more, narrow, dear or None)
+    behind = wait + instance.p2
+    return paid + sum_of_payments(instance.work, instance.prompts, behind, more, narrow, dear or None)

@@ -76,10 +76,11 @@ def prompts_in_chunks(
         require(alpha <= piece.alpha and beta > piece.beta, "prompts: the pieces have no knee")
         width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
         dear = Fraction(percent * (beta - piece.beta), 100)
-    if not waiting or not instance.prompts:
+    wait = waiting / full + instance.p2
+    if not wait or not instance.prompts:
         return Fraction(0)
     more = Fraction(2 * instance.p1 if instance.spread else 0)
-    return sum_of_payments(instance.work, instance.prompts, waiting / full, more, width, dear)
+    return sum_of_payments(instance.work, instance.prompts, wait, more, width, dear)
 
 
 def ramp_terms(instance: Instance, piece: Piece, waiting: Fraction, length: int, percent: int) -> Fraction:

@@ -82,7 +82,7 @@ class BatchFeatures(NamedTuple):
 
 
 class Extra(NamedTuple):
-    """Coefficients of the terms that bounds leave out, in one unit; 0 unless an instance gives them."""
+    """Coefficients of the terms that most bounds leave out, in one unit; 0 unless an instance gives them."""
 
     e0: Any = 0
     e1: Any = 0
@@ -240,7 +240,7 @@ class CostModel:
 
     @cached_property
     def extra(self) -> Extra:
-        """Coefficients of the terms that bounds leave out, as exact fractions of a second."""
+        """Coefficients of the terms that most bounds leave out, as exact fractions of a second."""
         e0, e1, p2 = (Fraction(value) for value in (*self.mixed, self.prefix))
         return Extra(e0, e1, p2)
 

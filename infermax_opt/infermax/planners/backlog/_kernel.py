@@ -57,15 +57,15 @@ class Ways(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """Per batch: prompts due, the first one of them, prompt tokens expected in it, and left after it.
+    """Per batch: prompts due, the first one of them, their tokens, and those that it is expected to take.
 
     `following`: per request, the next one that is due in the same batch.
     """
 
     due: Any
     first: Any
+    tokens: Any
     busy: Any
-    delayed: Any
     following: Any
 
 
@@ -79,6 +79,39 @@ class Chunks(NamedTuple):
     queue: Any
 
 
+def expect(ways: Any, forecast: Any, u: Any, last: Any, queued: Any) -> None:
+    """What batches from u on will take of the queue, if no other prompt will be due; the last one is in `last`."""
+    for s in range(u, len(forecast.busy)):
+        if s > u:
+            queued += forecast.tokens[s]
+        some = min(queued, ways.rate)
+        if s > last and some == 0 and forecast.busy[s] == 0:
+            break
+        queued -= some
+        forecast.busy[s] = some
+
+
+def crowding(ways: Any, forecast: Any, at: Any, tokens: Any) -> Any:
+    """Batches for which each token of a prompt waits in the mean, or makes others wait, if others are due.
+
+    Parameters
+    ----------
+    ways : Ways
+    forecast : Forecast
+    at : int
+        Batch in which it would be due.
+    tokens : int
+    """
+    left, waits = tokens, 0
+    for s in range(at, len(forecast.busy)):
+        left -= min(left, ways.rate - forecast.busy[s])
+        if left == 0:
+            break
+        waits += left
+    alone = (tokens / ways.rate - 1.0) / 2.0
+    return waits / tokens - alone
+
+
 def choose(ways: Any, columns: Any, forecast: Any, u: Any, room: Any, excess: Any) -> Any:
     """Request to start next, and the one ahead of it in the queue: -1 if there is none."""
     n = len(columns.inputs)
@@ -90,27 +123,20 @@ def choose(ways: Any, columns: Any, forecast: Any, u: Any, room: Any, excess: An
             break
         need = columns.inputs[i] + columns.outputs[i] - 1
         wait = max(0, need - room) // ways.speed
-        at = min(u + wait + columns.outputs[i] - 1, len(forecast.delayed) - 1)
-        score = forecast.delayed[at] / ways.rate + ways.patience * wait
-        score += ways.balance * excess * columns.excess[i]
+        score = ways.patience * wait + ways.balance * excess * columns.excess[i]
+        score += crowding(ways, forecast, u + wait + columns.outputs[i] - 1, columns.inputs[i])
         if best < 0 or score < least:
             best, best_ahead, least = i, ahead, score
         ahead = i
     return best, best_ahead
 
 
-def enter(ways: Any, forecast: Any, i: Any, at: Any, tokens: Any) -> None:
-    """Note that the prompt of request i is due in batch `at`, and when it is expected to be processed."""
+def enter(columns: Any, forecast: Any, i: Any, at: Any) -> None:
+    """Note that the prompt of request i is due in batch `at`."""
     forecast.following[i] = forecast.first[at]
     forecast.first[at] = i
     forecast.due[at] += 1
-    s = at
-    while tokens > 0 and s < len(forecast.busy):
-        some = min(tokens, ways.rate - forecast.busy[s])
-        forecast.busy[s] += some
-        tokens -= some
-        forecast.delayed[s] += tokens
-        s += 1
+    forecast.tokens[at] += columns.inputs[i]
 
 
 def join(columns: Any, chunks: Any, i: Any, tail: Any) -> Any:
@@ -194,7 +220,7 @@ def backlog_loop(
     """
     n = len(columns.inputs)
     most = min(rules.running, rules.tokens)
-    kv = decoding = queued = head = tail = count = u = 0
+    kv = decoding = queued = head = tail = count = u = last = 0
     placed, chosen, ahead = 0, -1, n
     excess = 0.0
     while head < n:
@@ -211,6 +237,7 @@ def backlog_loop(
             i = forecast.following[i]
         while placed < n and placed - head < most:
             if chosen < 0:
+                expect(ways, forecast, u, last, queued)
                 chosen, ahead = choose(ways, columns, forecast, u, rules.capacity - kv, excess)
             i = chosen
             peak = columns.inputs[i] + columns.outputs[i] - 1
@@ -225,7 +252,8 @@ def backlog_loop(
             placed += 1
             kv += occupied(rules, peak)
             excess += columns.excess[i]
-            enter(ways, forecast, i, at, columns.inputs[i])
+            enter(columns, forecast, i, at)
+            last = max(last, at)
             if at > u:
                 phases[(peak + u - 1) % rules.block] += 1
                 decoding += 1
@@ -249,5 +277,7 @@ def backlog_loop(
     return u, estimate(rules, profiles, cost, u, reads, work), count
 
 
-HELPERS = (held, occupied, batch_time, prefill_work, estimate, choose, enter, join, process)
+HELPERS = (
+    held, occupied, batch_time, prefill_work, estimate, expect, crowding, choose, enter, join, process,
+)  # fmt: skip
 """What `backlog_loop` calls, callees first."""

@@ -87,8 +87,9 @@ class BacklogOptions:
 
 #: What is tried first.
 OPENING = (
-    BacklogOptions(), BacklogOptions(store=0.025, share=1.0), BacklogOptions(store=0.05, share=0.1),
-    BacklogOptions(store=0.0, share=1.0), BacklogOptions(store=0.1, share=0.0),
+    BacklogOptions(), BacklogOptions(store=0.03, window=128), BacklogOptions(store=0.025, share=1.0),
+    BacklogOptions(level=1.02, store=0.02, share=0.4, rate=1.1, balance=0.01),
+    BacklogOptions(store=0.05, share=0.1),
 )  # fmt: skip
 
 

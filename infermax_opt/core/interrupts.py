@@ -2,8 +2,9 @@
 
 Either raises where the program is, but for code that an exception harms: compiled functions fetch Python
 objects by `_numba_unpickle` and report an exception in there as a `SystemError`; one in what LLVM calls
-when it has compiled is printed and lost; and a module of numba that is not imported to its end stays
-broken.  There the signal comes again a moment later.
+when it has compiled is printed and lost; one in what HiGHS calls is lost; and a module of numba that is not
+imported to its end stays broken.  There the signal comes again a moment later.  HiGHS calls nothing but
+that, so a signal is never heard while it runs: what it calls asks `deferred`, and ends it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = [
     "Patience",
     "Stopped",
     "Terminated",
+    "deferred",
     "exit_code",
     "heed_signals",
     "patient",
@@ -29,10 +31,15 @@ __all__ = [
 
 #: Exit codes of a command that was stopped before it had a result: 128 and the number of the signal.
 INTERRUPTED, TERMINATED = 130, 143
-#: Functions that compiled code, or the compiler, calls: an exception does not come out of them.
-CALLED_BACK = frozenset({"_numba_unpickle", "_raw_object_cache_notify", "_raw_object_cache_getbuffer"})
+#: Functions that compiled code, the compiler, or HiGHS calls: an exception does not come out of them.
+CALLED_BACK = frozenset(
+    {"_numba_unpickle", "_raw_object_cache_notify", "_raw_object_cache_getbuffer", "__internal_callback"}
+)
 #: Seconds until a signal comes again that came where it would do harm.
 AGAIN = 0.01
+
+#: Set while a signal that came where it would do harm has not come again elsewhere.
+_deferred = threading.Event()
 
 
 class Terminated(KeyboardInterrupt):
@@ -98,18 +105,25 @@ def exit_code(stop: BaseException) -> int:
     return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
 
 
+def deferred() -> bool:
+    """Whether Ctrl-C or SIGTERM came where it could not be heard, and waits for what runs there to end."""
+    return _deferred.is_set()
+
+
 def _raise(number: int, frame: FrameType | None) -> None:
     if _harmed(frame):
+        _deferred.set()
         main = threading.main_thread().ident
         again = threading.Timer(AGAIN, signal.pthread_kill, (main, number))
         again.daemon = True
         again.start()
     else:
+        _deferred.clear()
         raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
 def _harmed(frame: FrameType | None) -> bool:
-    """Whether an exception in this frame would leave numba, which one of its callers is, in disorder."""
+    """Whether an exception in this frame would be lost, or leave numba in disorder, by one of its callers."""
     importing = False
     while frame is not None:
         if frame.f_code.co_name in CALLED_BACK:

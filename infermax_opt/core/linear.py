@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from infermax_opt.core.interrupts import deferred
 
 if TYPE_CHECKING:
     import highspy
 
-__all__ = ["maximizer", "quiet_solver"]
+__all__ = ["ended_by", "maximizer", "quiet_solver"]
 
 
 def quiet_solver() -> highspy.Highs:
@@ -18,6 +21,21 @@ def quiet_solver() -> highspy.Highs:
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     return solver
+
+
+def ended_by(stop: Callable[[], bool]) -> Callable[[Any], None]:
+    """What HiGHS is to call, so that it ends where `stop` says so, and at Ctrl-C or SIGTERM.
+
+    Parameters
+    ----------
+    stop : callable
+    """
+
+    def asked(event: Any) -> None:
+        if deferred() or stop():
+            event.interrupt()
+
+    return asked
 
 
 def maximizer() -> highspy.Highs:

@@ -7,7 +7,7 @@ are tried from the cheapest on, so what is found first is the cheapest that thes
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -21,10 +21,12 @@ from infermax_opt.fleet.routing.policies import Router
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 
-__all__ = ["Mix", "best_mix"]
+__all__ = ["Mix", "best_mix", "mixes"]
 
 #: Mixes that are tried, besides those of one type.
 TRIED = 40
+#: Mixes that are looked at in all: where prices are far apart there is no end of those that are too small.
+SEEN = 50_000
 #: Of the work that balances two types, what the first of them gets.
 SLACKS = (1.0, 0.9, 1.1)
 TINY = 1e-12
@@ -67,7 +69,19 @@ def best_mix(
     singles: Sequence[int | None],
     scheduler: str = "sarathi",
 ) -> Mix:
-    """The cheapest mix that is found.
+    """The cheapest mix that is found; parameters as for `mixes`."""
+    *_, best = mixes(questions, prices, singles, scheduler)
+    return best
+
+
+def mixes(
+    questions: Sequence[FleetQuestion],
+    prices: Sequence[Fraction],
+    singles: Sequence[int | None],
+    scheduler: str = "sarathi",
+    tell: Callable[[str], None] = lambda text: None,
+) -> Iterator[Mix]:
+    """The cheapest fleet of one type that is known, with the bound; then the cheapest mix that is found.
 
     Parameters
     ----------
@@ -79,37 +93,65 @@ def best_mix(
         Machines of each type that are enough by themselves, if known.
     scheduler : str
         On all machines.
+    tell : callable, optional
+        Takes lines of progress; may raise, to stop.
     """
     bound = mix_bound(questions, prices)
     if bound.price is None:
-        return Mix(bound, None)
+        yield Mix(bound, None)
+        return
     best: tuple[Fraction | None, tuple[int, ...]] = None, ()
     for k, (price, count) in enumerate(zip(prices, singles, strict=True)):
         if count is not None and (best[0] is None or price * count < best[0]):
             best = price * count, tuple(count if t == k else 0 for t in range(len(prices)))
+    yield Mix(bound, *best)
     for price, mix in _in_order(bound, best[0]):
+        tell(f"mix at {float(price):g}")
         for dealt in _deals(bound, mix):
             routes = _reached(questions, mix, dealt, scheduler)
             if routes is not None:
-                return Mix(bound, price, mix, scheduler, routes)
-    return Mix(bound, *best)
+                yield Mix(bound, price, mix, scheduler, routes)
+                return
 
 
 def _in_order(bound: MixBound, most: Fraction | None) -> Iterator[tuple[Fraction, tuple[int, ...]]]:
-    """Mixes of several types that keep all cuts, from the cheapest on, below what is known."""
+    """Mixes of several types that keep all cuts, from the cheapest on, below what is known.
+
+    Best first: what a mix costs, and what it needs at least to keep each cut by itself, in parts of machines
+    of the types that may still be added.  Types that serve nobody in time are in none.
+    """
     prices, cuts = bound.cuts
-    waiting, tried = [(Fraction(0), 0, (0,) * len(prices))], 0
-    while tried < TRIED and waiting:
-        price, last, mix = heapq.heappop(waiting)
-        if most is not None and price >= most:
+    used = [t for t, shares in enumerate(bound.shares) if any(share is not None for share in shares)]
+
+    def needed(mix: tuple[int, ...], first: int) -> Fraction | None:
+        """Price of what is missing, at least, in types from the first one on; None if they never make it."""
+        price = Fraction(0)
+        for some, least in cuts:
+            missing = least - sum(w * n for w, n in zip(some, mix, strict=True))
+            if missing > 0:
+                each = [prices[t] / some[t] for t in used[first:] if some[t] > 0]
+                if not each:
+                    return None
+                price = max(price, missing * min(each))
+        return price
+
+    none = (0,) * len(prices)
+    waiting, tried = [(needed(none, 0) or Fraction(0), Fraction(0), 0, none)], 0
+    for _ in range(SEEN):
+        if tried == TRIED or not waiting:
             return
-        keeps = all(sum(w * n for w, n in zip(some, mix, strict=True)) >= least for some, least in cuts)
-        if keeps and (most is None or sum(n > 0 for n in mix) > 1):
+        least, price, last, mix = heapq.heappop(waiting)
+        if most is not None and least >= most:
+            return
+        if least == price and needed(mix, last) == 0 and (most is None or sum(n > 0 for n in mix) > 1):
             tried += 1
             yield price, mix
-        for kind in range(last, len(prices)):
-            more = (*mix[:kind], mix[kind] + 1, *mix[kind + 1 :])
-            heapq.heappush(waiting, (price + prices[kind], kind, more))
+        for k in range(last, len(used)):
+            more = tuple(n + (t == used[k]) for t, n in enumerate(mix))
+            rest = needed(more, k)
+            if rest is not None:
+                now = price + prices[used[k]]
+                heapq.heappush(waiting, (now + rest, now, k, more))
 
 
 def _deals(bound: MixBound, mix: tuple[int, ...]) -> Iterator[list[int]]:

@@ -11,7 +11,7 @@ from itertools import product
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.interrupts import Stopped
 from infermax_opt.files.traces import Trace
-from infermax_opt.fleet.mix import Mix, best_mix
+from infermax_opt.fleet.mix import Mix, mixes
 from infermax_opt.fleet.plan import (
     MachineType,
     PlanOptions,
@@ -144,7 +144,9 @@ def _steps(trace: Trace, asked: Sweep, known: Plan, watch: _Watch) -> Iterator[N
             error = next(iter(asked.options.errors), None)
             wanted = rate, error, variants[0]
             rows = [row for row in known.rows if (row.rate, row.error, row.machine.variant) == wanted]
-            known.mixes.append((rate, _mix(rows)))
+            place = len(known.mixes)
+            for mix in _mixes(rows, watch):
+                known.mixes[place:] = [(rate, mix)]
             yield
     for machine in asked.machines:
         for count in asked.fleets:
@@ -153,10 +155,10 @@ def _steps(trace: Trace, asked: Sweep, known: Plan, watch: _Watch) -> Iterator[N
             yield
 
 
-def _mix(rows: Sequence[PlanRow]) -> Mix:
-    """The cheapest mix of the types of these rows, all at one rate."""
+def _mixes(rows: Sequence[PlanRow], watch: _Watch) -> Iterator[Mix]:
+    """Ever cheaper mixes of the types of these rows, all at one rate."""
     prices = [row.machine.price for row in rows if row.machine.price is not None]
-    return best_mix([row.question for row in rows], prices, [row.upper for row in rows])
+    yield from mixes([row.question for row in rows], prices, [row.upper for row in rows], tell=watch)
 
 
 def _sustained(trace: Trace, machine: MachineType, count: int, asked: Sweep, watch: _Watch) -> Sustained:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import highspy
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from llvmlite.binding import ExecutionEngine
@@ -25,7 +27,8 @@ from infermax_opt.cli.main import cli
 from infermax_opt.cluster import series
 from infermax_opt.cluster.data.formats import write_stream
 from infermax_opt.cluster.data.generate import poisson_stream
-from infermax_opt.core.interrupts import Terminated, heed_signals, patient
+from infermax_opt.core.interrupts import Terminated, deferred, heed_signals, patient
+from infermax_opt.core.linear import ended_by, quiet_solver
 from tests.stopped import begin, stopped, until
 from tests.support import ROOT
 
@@ -210,3 +213,42 @@ def test_patience_raises_in_a_search_and_for_the_second_signal(number: signal.Si
         with pytest.raises(kind):
             signal.raise_signal(number)
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_comes_while_a_linear_program_calls_back_ends_it(number: int) -> None:
+    """What HiGHS calls loses exceptions, and nothing else of Python runs until it ends."""
+    rng = np.random.default_rng(0)
+    program = highspy.HighsLp()
+    program.num_col_ = program.num_row_ = size = 300
+    program.col_cost_, program.col_lower_ = -rng.random(size), np.zeros(size)
+    program.col_upper_, program.row_upper_ = np.full(size, np.inf), np.ones(size)
+    program.row_lower_ = np.full(size, -np.inf)
+    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    program.a_matrix_.start_ = np.arange(size + 1) * size
+    program.a_matrix_.index_ = np.tile(np.arange(size), size)
+    program.a_matrix_.value_ = rng.random(size * size) + 0.1
+    solver, calls = quiet_solver(), itertools.count()
+    solver.setOptionValue("solver", "ipm")
+
+    def send(event: Any) -> None:
+        if next(calls) == 0:
+            signal.raise_signal(number)
+
+    def run() -> None:
+        solver.run()
+        until(lambda: False, seconds=5)
+
+    before = {some: signal.getsignal(some) for some in SIGNALS}
+    try:
+        heed_signals()
+        solver.cbIpmInterrupt += send
+        solver.cbIpmInterrupt += ended_by(lambda: False)
+        solver.passModel(program)
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    finally:
+        for some, handler in before.items():
+            signal.signal(some, handler)
+    assert solver.getModelStatus() == highspy.HighsModelStatus.kInterrupt
+    assert not deferred()

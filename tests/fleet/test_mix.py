@@ -142,6 +142,16 @@ def test_prices_that_make_a_mix_best() -> None:
     assert 3 < cheap.lower <= 4
 
 
+def test_types_that_serve_nobody_are_in_no_mix() -> None:
+    """Be they ever so cheap: of these alone there would be a million mixes below the price."""
+    fast, _ = two_types(40)
+    slow = replace(fast.workload, cost=CostModel([("30", "0")], ("0", "0"), ("0", "0")))
+    questions = [FleetQuestion(slow), FleetQuestion(slow), fast]
+    found = best_mix(questions, [Fraction(1, 1000), Fraction(1, 999), Fraction(1000)], [None, None, None])
+    assert found.machines == (0, 0, 1)
+    assert found.price == 1000
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

@@ -288,3 +288,30 @@ def test_azure() -> None:
     )  # fmt: skip
     (row,) = json.loads(done.stdout)["rows"]
     assert 1 <= row["lower"] <= row["upper"] <= 12
+
+
+def test_who_is_late_by_a_hair_is_in_the_schedule(tmp_path: Path) -> None:
+    """The last first token comes at 0.033 s, as it must: clocks of floats and exact numbers differ there."""
+    cost = {"batch": [["0.008", "0"]], "decode": ["0", "0"], "prefill": ["0.001", "0"], "attention": "square"}
+    profile = {"schema": "infermax-opt/profile/1", "name": "m", "kv_capacity": 200, "cost": cost}
+    machine, rows = tmp_path / "m.json", tmp_path / "rows.csv"
+    machine.write_text(json.dumps(profile))
+    times = "0", "0.015", "0.015", "0.020"
+    rows.write_text(
+        "\n".join(["arrived_at,num_prefill_tokens,num_decode_tokens", *(f"{t},100,1" for t in times)])
+    )
+    limits = "--max-prefill-tokens", "100", "--ttft", "0.013", "--share", "0.5", "--windows", "0.025"
+    done = run(str(rows), "--format", "vidur", "--machines", str(machine), *limits)
+    assert done.exit_code == 0, done.output
+    assert "lower/upper: 1/1" in done.output
+
+
+def test_machines_that_take_no_time_for_prompts(tmp_path: Path, trace: str) -> None:
+    cost = {"batch": [["0", "0"]], "decode": ["0.01", "0"], "prefill": ["0", "0"], "attention": "square"}
+    profile = {"schema": "infermax-opt/profile/1", "name": "m", "kv_capacity": 10_000, "cost": cost}
+    machine = tmp_path / "m.json"
+    machine.write_text(json.dumps(profile))
+    done = run(
+        trace, "--format", "vidur", "--machines", str(machine), "--ttft", "1", "--schedulers", "sarathi"
+    )
+    assert done.exit_code == 0, done.output

@@ -125,8 +125,8 @@ def _grown(
     value, missed, weights = _solved(windows, *of) if windows else (0.0, np.zeros(of[0]), np.zeros(0))
     for _ in range(ROUNDS):
         ratio, fresh = _tightest(table, 1.0 - missed, moving)
-        if windows and ratio <= value * (1 + CLOSE) + 1e-12:
-            break
+        if ratio <= value * (1 + CLOSE) + 1e-12 and (windows or not fresh):
+            break  # there is no window at all where nothing takes any time
         windows += fresh
         value, missed, weights = _solved(windows, *of)
     return value, missed, weights

@@ -159,11 +159,11 @@ class Dispatcher:
         for k, given in _members(way):
             jobs, _ = self._run(1, way.way, refused, given, at=k)
             missed = self._missed(jobs)
-            served = {i for i, one in enumerate(given) if one} - missed
-            good |= served
+            served = {i for i, one in enumerate(given) if one and jobs.route[i] >= 0}
+            good |= served - missed
             for state in self.started[k : k + 1]:
                 lost |= {*state.there.tolist()} & missed
-            for i in served:
+            for i in served:  # be it too late by a hair, as it is in the schedule
                 routes[i] = k
         return Pilot(routes, sorted((mine - good) | lost))
 

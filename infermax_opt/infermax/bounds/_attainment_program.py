@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from infermax_opt.core.linear import quiet_solver
+from infermax_opt.core.linear import ended_by, quiet_solver
 from infermax_opt.infermax.bounds._attainment_proof import (
     SHARE_BITS,
     AttainmentProof,
@@ -150,8 +150,7 @@ class _Rows:
         solver.setOptionValue("solver", "ipm")
         solver.setOptionValue("run_crossover", "off")
         solver.setOptionValue("time_limit", SECONDS)
-        if stop is not None:
-            solver.cbIpmInterrupt += lambda event: event.interrupt() if stop() else None
+        solver.cbIpmInterrupt += ended_by(stop or (lambda: False))
         if solver.passModel(program) == highspy.HighsStatus.kError:
             return np.zeros(len(self.upper))
         solver.run()

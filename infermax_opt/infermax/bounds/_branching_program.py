@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from infermax_opt.core.linear import quiet_solver
+from infermax_opt.core.linear import ended_by, quiet_solver
 from infermax_opt.infermax.bounds._branching_proof import (
     DECODE,
     DECODES,
@@ -192,7 +192,7 @@ class CountProgram:
         program.a_matrix_.index_ = rows[order]
         program.a_matrix_.value_ = values[order]
         self.solver = quiet_solver()
-        self.solver.cbSimplexInterrupt += lambda event: event.interrupt() if stop() else None
+        self.solver.cbSimplexInterrupt += ended_by(stop)
         self.solver.passModel(program)
 
     def solve(self, splits: Sequence[Split]) -> Solution | None:

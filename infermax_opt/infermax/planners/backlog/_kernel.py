@@ -80,7 +80,19 @@ class Chunks(NamedTuple):
 
 
 def expect(ways: Any, forecast: Any, u: Any, last: Any, queued: Any) -> None:
-    """What batches from u on will take of the queue, if no other prompt will be due; the last one is in `last`."""
+    """What batches from u on will take of the queue if no other prompt will be due.
+
+    Parameters
+    ----------
+    ways : Ways
+    forecast : Forecast
+        Its `busy` is written.
+    u : int
+    last : int
+        Batch in which the last prompt is due.
+    queued : int
+        Tokens in the queue.
+    """
     for s in range(u, len(forecast.busy)):
         if s > u:
             queued += forecast.tokens[s]

@@ -87,7 +87,7 @@ def best_windows(
     import numpy as np
 
     table = _table(machine, prompts, needs)
-    if not len(table.begin):
+    if not any((cost > 0).any() for cost in table.cost.values()):
         return 0.0, [], []
     # Who misses where nobody looks beyond a horizon is a good guess for plans, too.
     near = table._replace(cost={key: cost for key, cost in table.cost.items() if key[1] in KINDS})
@@ -125,8 +125,8 @@ def _grown(
     value, missed, weights = _solved(windows, *of) if windows else (0.0, np.zeros(of[0]), np.zeros(0))
     for _ in range(ROUNDS):
         ratio, fresh = _tightest(table, 1.0 - missed, moving)
-        if ratio <= value * (1 + CLOSE) + 1e-12 and (windows or not fresh):
-            break  # there is no window at all where nothing takes any time
+        if windows and ratio <= value * (1 + CLOSE) + 1e-12:
+            break
         windows += fresh
         value, missed, weights = _solved(windows, *of)
     return value, missed, weights

@@ -39,8 +39,8 @@ __all__ = ["InferMaxRun", "check_options"]
 #: Generated tokens up to which `auto` tries an exact engine: beyond it none gets anywhere.
 EXACT_TOKENS = 4096
 
-#: Seconds to wait for a bound in the making when time is up.
-GRACE = 2.0
+#: Seconds to wait for a bound in the making when time is up, at most, and as a share of the time limit.
+GRACE, GRACE_SHARE = 2.0, 0.25
 #: Seconds that an exact engine has to solve a small instance before the search for bounds starts beside it.
 SMALL_SECONDS = 1.0
 #: Share of the time left that the exact search has before the planners, which get the rest.
@@ -319,7 +319,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
             self.run_engine(engine, reason)
             if not self.settled() and self.report.termination != Termination.INTERRUPTED:
                 left = self.left()
-                self.take_bounds(None if left is None else left + GRACE)
+                grace = min(GRACE, GRACE_SHARE * (self.options.time_limit or 0.0))
+                self.take_bounds(None if left is None else left + grace)
         finally:
             delayed.cancel()
             if delayed.ident is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from infermax_opt.infermax.data.instance import Instance
@@ -27,6 +28,9 @@ MANY_SHARE = 0.6
 ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
 #: Requests that fill the KV; where they are no more, long outputs are planned at a coarse scale as well.
 COARSE_FEW = 16
+#: Share of the time left that plans have first in which prompts and decodes share no batch, where they cost
+#: more beside each other.
+APART_SHARE = 0.25
 #: Share of the time left that plans have in which prompts queue, if they come near the list planner's.
 BACKLOG_SHARE = 0.5
 #: Share of the time left before that, which the beam search at full scale has.
@@ -78,6 +82,10 @@ def anytime_plans(
 
     ordered = sequences_help(instance)
     few = lives_help(instance)
+    if instance.policy.hybrid_batching and any(instance.cost.mixed):
+        apart = replace(instance, policy=replace(instance.policy, hybrid_batching=False))
+        for name, schedule in Planner(apart, seed=seed).improve(_until(APART_SHARE, deadline)):
+            yield f"apart:{name}", schedule
     planner, backlog = Planner(instance, seed=seed), BacklogPlanner(instance, seed=seed)
     rivals = ordered or few or backlog.helps or _beams_do_well(instance)
     yield from planner.improve(_until(LIST_SHARE if rivals else MANY_SHARE, deadline))

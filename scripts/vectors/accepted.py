@@ -301,7 +301,7 @@ def searched(instance: AnyInstance) -> Iterator[Accepted]:
 
 def of_infermax() -> Iterator[Accepted]:
     """Of every kind of proof of every objective that has certificates."""
-    # The ramp is that of the roomy instance, the knee that of prompts that take turns: each change proves less.
+    # The ramp is that of the roomy instance, the knee that of who takes turns: each change proves less.
     yield from (some for some in searched(offline()) if some.kind not in ("ramp", "knee"))
     yield written(offline(), "levels", LEVELS)
     yield written(offline(), "narrow-levels", NARROW)

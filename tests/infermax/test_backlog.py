@@ -6,6 +6,7 @@ import math
 import random
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -50,11 +51,18 @@ options = st.builds(
 
 
 @examples(300, 6000)
-@given(instance=instances(arrivals=False, max_requests=8, max_tokens=20), options=options)
-def test_valid_and_as_long_as_it_says(instance: Instance, options: BacklogOptions) -> None:
+@given(
+    instance=instances(arrivals=False, max_requests=8, max_tokens=20),
+    options=options,
+    extra=st.sampled_from([(0, 0, 0), ("0.01", "0.0002", "0.00003")]),
+)
+def test_valid_and_as_long_as_it_says(
+    instance: Instance, options: BacklogOptions, extra: tuple[Any, Any, Any]
+) -> None:
     """Blocks, pieces, limits of tokens, of prefill tokens and of requests; both kinds of attention."""
     if not (instance.policy.hybrid_batching and instance.policy.chunked_prefill):
         return
+    instance = replace(instance, cost=replace(instance.cost, mixed=extra[:2], prefix=extra[2]))
     found = planner._Work(instance).run(options, 3, backlog_loop)
     schedule = batches_of(instance, found.plan())
     in_makespan = replace(instance, objective=Objective.of("makespan"))

@@ -198,7 +198,7 @@ def process(
 
 def backlog_loop(
     rules: Any, ways: Any, columns: Any, forecast: Any, chunks: Any, profiles: Any, phases: Any, cost: Any,
-    reads: Any, work: Any,
+    extra: Any, reads: Any, work: Any,
 ) -> Any:  # fmt: skip
     """Place every request.
 
@@ -218,6 +218,8 @@ def backlog_loop(
         As many zeros as a block has tokens: of the requests that decode, how many free a block when.
     cost : Coefficients
         Floats, for the estimate.
+    extra : Extra
+        What it does not hold.
     reads, work : float
         KV tokens that all decodes read, and attention work of the prompts that does not depend on chunks.
 
@@ -234,7 +236,8 @@ def backlog_loop(
     most = min(rules.running, rules.tokens)
     kv = decoding = queued = head = tail = count = u = last = 0
     placed, chosen, ahead = 0, -1, n
-    excess = 0.0
+    cached = 0  # tokens that those who decode had before the batch
+    excess = beside = 0.0
     while head < n:
         if u >= len(forecast.due):
             return -1, 0.0, count
@@ -244,6 +247,7 @@ def backlog_loop(
             peak = columns.inputs[i] + columns.outputs[i] - 1
             phases[(peak + columns.start[i] - 1) % rules.block] -= 1
             decoding -= 1
+            cached -= columns.inputs[i] - 1
             queued += join(columns, chunks, i, tail)
             tail += 1
             i = forecast.following[i]
@@ -269,6 +273,7 @@ def backlog_loop(
             if at > u:
                 phases[(peak + u - 1) % rules.block] += 1
                 decoding += 1
+                cached += peak - 1
             else:
                 queued += join(columns, chunks, i, tail)
                 tail += 1
@@ -279,14 +284,20 @@ def backlog_loop(
         profiles.prefill[u] = budget
         kv -= rules.block * phases[u % rules.block]
         if budget > 0:
+            if decoding > 0:
+                beside += extra.e0 + extra.e1 * cached
+            before = count
             head, count, freed = process(rules, chunks, u, head, tail, fresh, budget, count)
             kv -= freed
+            for k in range(before, count):
+                beside += extra.p2 * chunks.left[chunks.request[k]]
+        cached -= decoding
         queued -= budget
         u += 1
     if not rules.exact:
         for k in range(count):
             work += prefill_work(0, chunks.tokens[k], 0)
-    return u, estimate(rules, profiles, cost, u, reads, work), count
+    return u, estimate(rules, profiles, cost, u, reads, work) + beside, count
 
 
 HELPERS = (

@@ -22,7 +22,7 @@ from typing import Any
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.core.errors import InputError
-from infermax_opt.infermax.data.cost import Coefficients, prefill_work
+from infermax_opt.infermax.data.cost import Coefficients, Extra, prefill_work
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.backlog import _kernel
@@ -262,6 +262,7 @@ class _Work:
         held, prompts = area(inputs, outputs), float(inputs.sum())
         self.excess = (inputs - prompts / held.sum() * held) / (prompts / len(requests))
         self.cost = Coefficients(np.array(cost.alpha), np.array(cost.beta), *cost[2:])
+        self.extra = Extra(*map(float, instance.cost.extra))
         self.reads = float(area(inputs, outputs - 1).sum())
         self.pairs = float(sum(prefill_work(1, r.input_tokens, 0) for r in requests)) * self.rules.exact
         self.knee = _knee(instance) or 1
@@ -288,7 +289,7 @@ class _Work:
             profiles = Profiles(longs(size), longs(size), nothing, nothing)
             batches, seconds, made = (loop or _compiled())(
                 self.rules, self._ways(options), columns, forecast, chunks, profiles,
-                longs(self.rules.block), self.cost, self.reads, self.pairs,
+                longs(self.rules.block), self.cost, self.extra, self.reads, self.pairs,
             )  # fmt: skip
             if batches >= 0 or size >= MAX_BATCHES:
                 break

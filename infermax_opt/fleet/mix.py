@@ -69,7 +69,13 @@ def best_mix(
     singles: Sequence[int | None],
     scheduler: str = "sarathi",
 ) -> Mix:
-    """The cheapest mix that is found; parameters as for `mixes`."""
+    """The cheapest mix that is found.
+
+    Parameters
+    ----------
+    questions, prices, singles, scheduler
+        As for `mixes`.
+    """
     *_, best = mixes(questions, prices, singles, scheduler)
     return best
 
@@ -115,43 +121,51 @@ def mixes(
 
 
 def _in_order(bound: MixBound, most: Fraction | None) -> Iterator[tuple[Fraction, tuple[int, ...]]]:
-    """Mixes of several types that keep all cuts, from the cheapest on, below what is known.
+    """Mixes of several types that keep all cuts, from the cheapest on, below what is known."""
+    tried = 0
+    for price, mix in _cheapest_first(bound):
+        if tried == TRIED or (most is not None and price >= most):
+            return
+        if most is None or sum(n > 0 for n in mix) > 1:
+            tried += 1
+            yield price, mix
+
+
+def _cheapest_first(bound: MixBound) -> Iterator[tuple[Fraction, tuple[int, ...]]]:
+    """Mixes that keep all cuts, from the cheapest on.
 
     Best first: what a mix costs, and what it needs at least to keep each cut by itself, in parts of machines
     of the types that may still be added.  Types that serve nobody in time are in none.
     """
-    prices, cuts = bound.cuts
+    prices = bound.cuts.prices
     used = [t for t, shares in enumerate(bound.shares) if any(share is not None for share in shares)]
-
-    def needed(mix: tuple[int, ...], first: int) -> Fraction | None:
-        """Price of what is missing, at least, in types from the first one on; None if they never make it."""
-        price = Fraction(0)
-        for some, least in cuts:
-            missing = least - sum(w * n for w, n in zip(some, mix, strict=True))
-            if missing > 0:
-                each = [prices[t] / some[t] for t in used[first:] if some[t] > 0]
-                if not each:
-                    return None
-                price = max(price, missing * min(each))
-        return price
-
     none = (0,) * len(prices)
-    waiting, tried = [(needed(none, 0) or Fraction(0), Fraction(0), 0, none)], 0
+    waiting = [(_needed(bound, none, used) or Fraction(0), Fraction(0), 0, none)]
     for _ in range(SEEN):
-        if tried == TRIED or not waiting:
+        if not waiting:
             return
         least, price, last, mix = heapq.heappop(waiting)
-        if most is not None and least >= most:
-            return
-        if least == price and needed(mix, last) == 0 and (most is None or sum(n > 0 for n in mix) > 1):
-            tried += 1
+        if least == price and _needed(bound, mix, used) == 0:
             yield price, mix
         for k in range(last, len(used)):
             more = tuple(n + (t == used[k]) for t, n in enumerate(mix))
-            rest = needed(more, k)
+            rest = _needed(bound, more, used[k:])
             if rest is not None:
                 now = price + prices[used[k]]
                 heapq.heappush(waiting, (now + rest, now, k, more))
+
+
+def _needed(bound: MixBound, mix: tuple[int, ...], kinds: Sequence[int]) -> Fraction | None:
+    """Price of what a mix lacks to keep all cuts, at least, in these types; None if they never make it."""
+    price, (prices, cuts) = Fraction(0), bound.cuts
+    for some, least in cuts:
+        missing = least - sum(w * n for w, n in zip(some, mix, strict=True))
+        if missing > 0:
+            each = [prices[t] / some[t] for t in kinds if some[t] > 0]
+            if not each:
+                return None
+            price = max(price, missing * min(each))
+    return price
 
 
 def _deals(bound: MixBound, mix: tuple[int, ...]) -> Iterator[list[int]]:

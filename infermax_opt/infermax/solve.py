@@ -318,9 +318,8 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
         try:
             self.run_engine(engine, reason)
             if not self.settled() and self.report.termination != Termination.INTERRUPTED:
-                left = self.left()
-                grace = min(GRACE, GRACE_SHARE * (self.options.time_limit or 0.0))
-                self.take_bounds(None if left is None else left + grace)
+                left, limit = self.left(), self.options.time_limit or 0.0
+                self.take_bounds(None if left is None else left + min(GRACE, GRACE_SHARE * limit))
         finally:
             delayed.cancel()
             if delayed.ident is not None:

@@ -80,7 +80,7 @@ def bounds(of: Instance) -> list[LowerBound]:
     searched = list(searched_bounds(of))
     searched.sort(key=lambda bound: bound.source)
     slow = [] if ramp_bound(of) is None else ["ramp"]
-    sources = ["Lagrangian", *([] if of.offline else ["filling"]), "occupancy", *slow, "state flow"]
+    sources = ["Lagrangian", *([] if of.offline else ["filling"]), "knee", "occupancy", *slow, "state flow"]
     equal = len({(kind.input_tokens, kind.output_tokens) for kind in of.types}) == 1
     assert [bound.source for bound in searched if bound.source != "count branching"] == sources
     assert equal or len(searched) == len(sources)
@@ -128,7 +128,7 @@ def test_every_argument_has_certificates() -> None:
     assert seen - {None} == {
         "longest request", "prefill tail", "token budget", "KV area", "KV slots", "running limit",
         "separate phases", "arrivals", "KV age", "occupancy", "state flow", "Lagrangian", "filling", "ramp",
-        "count branching", "KV spacing",
+        "knee", "count branching", "KV spacing",
     }  # fmt: skip
 
 

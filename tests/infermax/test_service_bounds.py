@@ -14,6 +14,7 @@ from infermax_opt.engines.outcome import EngineLimits
 from infermax_opt.infermax.bounds import closed_form_bounds, exhaustive
 from infermax_opt.infermax.data.instance import Instance, Metric, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, QUANTILES, rank
+from infermax_opt.infermax.exact.promises import MAX_PROMISED
 from infermax_opt.infermax.exact.staged import FEW_CHUNKS, MAX_TOLD_APART, staged_search, unsupported
 from tests.campaign import campaign, in_blocks
 from tests.infermax.oracle import optimum
@@ -182,9 +183,12 @@ def test_what_cannot_be_searched_says_why() -> None:
         ("p99_tpot", "p99_tpot"),
         (limits, "p90_tpot"),
     ):
-        for reason in why(objective, RequestGroup("a", 2, 2, 1, slo={"tpot": 1})):
-            assert reason is not None
-            assert reason.startswith(f"{name} may gain by waiting")
+        searched, enumerated = why(objective, RequestGroup("a", 2, 2, 1, slo={"tpot": 1}))
+        assert str(enumerated).startswith(f"{name} may gain by waiting")
+        if objective == "missed":  # the search over promises waits
+            assert searched is None
+            searched, _ = why(objective, RequestGroup("a", 2, 2, 1, slo={"tpot": 1}, count=MAX_PROMISED + 1))
+        assert str(searched).startswith(f"{name} may gain by waiting")
     (many, _) = why("p99_e2e", RequestGroup("a", 1, 1, count=MAX_TOLD_APART + 1))
     assert (
         many == f"{MAX_TOLD_APART + 1} requests have too many joint states; the search takes {MAX_TOLD_APART}"

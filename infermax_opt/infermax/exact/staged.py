@@ -19,6 +19,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.latencies import beyond_states, gains_by_waiting
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.moves import Chunks
+from infermax_opt.infermax.exact.promises import promises_apply, promises_search
 from infermax_opt.infermax.exact.search import MAX_REQUESTS, may_relax, search
 from infermax_opt.infermax.exact.times import times_search
 
@@ -46,7 +47,7 @@ def unsupported(instance: Instance) -> str | None:
     if not apart:
         return None
     gains = gains_by_waiting(instance)
-    if gains is not None:
+    if gains is not None and not promises_apply(instance):
         why = "beside what is no sum over time" if gains is not apart[0] else "and is no sum over time"
         return f"{gains.value} may gain by waiting, {why}"
     if instance.policy.chunked_prefill and _longest_refill(instance) > FEW_CHUNKS:
@@ -82,6 +83,8 @@ def staged_search(
         Its ``details["stages"]`` tell what each space contributed.
     """
     if beyond_states(instance):
+        if gains_by_waiting(instance) is not None:
+            return promises_search(instance, upper=upper, limits=limits)
         return times_search(instance, upper=upper, limits=limits)
     return _Stages(instance, upper, limits or EngineLimits(), progress).run()
 

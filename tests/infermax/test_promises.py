@@ -16,7 +16,7 @@ from infermax_opt.infermax.data.instance import Instance, Objective, System
 from infermax_opt.infermax.data.latencies import gains_by_waiting
 from infermax_opt.infermax.data.requests import ServiceLevel
 from infermax_opt.infermax.exact import promises
-from infermax_opt.infermax.exact.promises import promises_apply, promises_search
+from infermax_opt.infermax.exact.missed import missed_applies, missed_search
 from infermax_opt.infermax.exact.solve_formulation import replayed_objective
 from infermax_opt.infermax.exact.staged import staged_search, unsupported
 from tests.campaign import campaign, in_blocks
@@ -62,8 +62,8 @@ def test_finds_the_optimum(seeds: range) -> None:
             best = vector_optimum(instance, POINTS)
         except TooMany:
             continue
-        assert promises_apply(instance)
-        outcome = promises_search(instance)
+        assert missed_applies(instance)
+        outcome = missed_search(instance)
         assert outcome.termination == Termination.OPTIMAL, seed
         assert outcome.upper == outcome.lower.value == best, seed
         assert outcome.schedule is not None
@@ -71,7 +71,7 @@ def test_finds_the_optimum(seeds: range) -> None:
         found += 1
         waited += gains_by_waiting(instance) is not None
         if best > 0:
-            assert promises_search(instance, upper=best).schedule is None
+            assert missed_search(instance, upper=best).schedule is None
     assert found > len(seeds) // 2
     assert waited > len(seeds) // 4
 
@@ -115,7 +115,7 @@ def test_an_interrupt_gives_what_is_known(monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyboardInterrupt
 
     monkeypatch.setattr(promises, "_close", interrupted)
-    outcome = promises_search(waits())
+    outcome = missed_search(waits())
     assert outcome.termination == Termination.INTERRUPTED
     assert outcome.lower is not None
     assert outcome.lower.value == 0
@@ -123,8 +123,8 @@ def test_an_interrupt_gives_what_is_known(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_other_objectives_and_many_requests_are_left_out() -> None:
     instance = waits()
-    assert not promises_apply(replace(instance, objective=Objective.of({"missed": 1, "makespan": 1})))
+    assert not missed_applies(replace(instance, objective=Objective.of({"missed": 1, "makespan": 1})))
     many = replace(
         instance, groups=tuple(replace(g, id=f"{g.id}-{k}") for k in range(5) for g in instance.groups)
     )
-    assert not promises_apply(many)
+    assert not missed_applies(many)

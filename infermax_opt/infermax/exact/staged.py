@@ -18,9 +18,10 @@ from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.latencies import beyond_states, gains_by_waiting
 from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.exact.missed import missed_applies, missed_search
 from infermax_opt.infermax.exact.moves import Chunks
-from infermax_opt.infermax.exact.promises import promises_apply, promises_search
 from infermax_opt.infermax.exact.search import MAX_REQUESTS, may_relax, search
+from infermax_opt.infermax.exact.spans import spans_apply, spans_search
 from infermax_opt.infermax.exact.times import times_search
 
 __all__ = ["staged_search", "unsupported"]
@@ -47,7 +48,7 @@ def unsupported(instance: Instance) -> str | None:
     if not apart:
         return None
     gains = gains_by_waiting(instance)
-    if gains is not None and not promises_apply(instance):
+    if gains is not None and not (missed_applies(instance) or spans_apply(instance)):
         why = "beside what is no sum over time" if gains is not apart[0] else "and is no sum over time"
         return f"{gains.value} may gain by waiting, {why}"
     if instance.policy.chunked_prefill and _longest_refill(instance) > FEW_CHUNKS:
@@ -84,7 +85,8 @@ def staged_search(
     """
     if beyond_states(instance):
         if gains_by_waiting(instance) is not None:
-            return promises_search(instance, upper=upper, limits=limits)
+            waiting = missed_search if missed_applies(instance) else spans_search
+            return waiting(instance, upper=upper, limits=limits)
         return times_search(instance, upper=upper, limits=limits)
     return _Stages(instance, upper, limits or EngineLimits(), progress).run()
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import inf
-from typing import Any
 
 from infermax_opt.engines.outcome import EngineLimits, Termination
 from infermax_opt.infermax.data.instance import Instance
@@ -37,7 +36,7 @@ __all__ = ["MAX_PROMISED", "LimitReached", "Promise", "Way", "Ways"]
 MAX_PROMISED = 8
 
 #: What the first index is at most above the second one, in ticks: requests, the start, and now.
-Differences = dict[tuple[int, int], Any]
+Differences = dict[tuple[int, int], float]
 START, NOW = -2, -1
 
 
@@ -56,9 +55,9 @@ class Promise:
     Infinite where nothing is promised.
     """
 
-    first: Any = inf
-    last: Any = inf
-    between: Any = inf
+    first: float = inf
+    last: float = inf
+    between: float = inf
 
 
 @dataclass(slots=True)
@@ -204,18 +203,6 @@ class Ways:
             elif (kind, kind) in times:
                 _limit(times, NOW, kind, promise.between - rest)
 
-    def keeps(self, goal: Way, promises: Mapping[int, Promise]) -> bool:
-        """Whether the batches of a way can keep promises of the time between tokens.
-
-        Parameters
-        ----------
-        goal : Way
-        promises : mapping of int to Promise
-            Of the same requests.
-        """
-        self.promises = promises
-        return self._ends(_followed(goal)) is not None
-
     def schedule(self, goal: Way, promises: Mapping[int, Promise]) -> Schedule:
         """Batches at the first times that keep all promises; then the others one by one.
 
@@ -224,13 +211,11 @@ class Ways:
         goal : Way
             From `reach`.
         promises : mapping of int to Promise
-            Those that it keeps, or other ones that it can keep.
+            Those that it keeps.
         """
         now, batches = 0, list[Batch]()
         self.promises, ways = promises, _followed(goal)
-        ends = self._ends(ways)
-        assert ends is not None, "the way keeps its promises"
-        for (before, way), end in zip(pairwise(ways), ends, strict=True):
+        for (before, way), end in zip(pairwise(ways), self._ends(ways), strict=True):
             batches.append(self._batch(before, way, end - way.took))
             now = end
         requests = self.instance.requests
@@ -244,22 +229,18 @@ class Ways:
                 now = start + way.took
         return Schedule(self.instance.name, tuple(batches))
 
-    def _ends(self, ways: list[Way]) -> list[Any] | None:
-        """The least ends of all batches, by longest paths; None if they never settle."""
+    def _ends(self, ways: list[Way]) -> list[int]:
+        """The least ends of all batches, by longest paths."""
         least, edges = self._system(ways)
-        for _ in range(len(least) + 1):
-            settled = True
+        for _ in least:
             for one, other, later in edges:
-                if least[one] + later > least[other]:
-                    least[other], settled = least[one] + later, False
-            if settled:
-                return least
-        return None
+                least[other] = max(least[other], least[one] + later)
+        return least
 
-    def _system(self, ways: list[Way]) -> tuple[list[Any], list[tuple[int, int, Any]]]:
+    def _system(self, ways: list[Way]) -> tuple[list[int], list[tuple[int, int, int]]]:
         """The least ends by themselves; and of pairs of batches by how much the second one ends later."""
         nodes, first = self.space.nodes, dict[int, int]()
-        least, edges = list[Any](), list[tuple[int, int, Any]]()
+        least, edges = list[int](), list[tuple[int, int, int]]()
         for j, (start, after) in enumerate(pairwise(ways)):
             left = {nodes[i].kind: nodes[i].generated for i in after.state}
             moved = [nodes[i].kind for i in start.state if i not in after.state]
@@ -271,10 +252,10 @@ class Ways:
                 if generated == 0 and left.get(kind, 1) > 0:
                     first[kind] = j
                 if kind not in left and self.promises[kind].between < inf:
-                    edges.append((j, first[kind], -self.promises[kind].between))
+                    edges.append((j, first[kind], -int(self.promises[kind].between)))
         return least, edges
 
-    def _batch(self, before: Way, after: Way, start: Any) -> Batch:
+    def _batch(self, before: Way, after: Way, start: int) -> Batch:
         """A batch of the schedule."""
         assert after.load is not None, "a way that is no start has a batch"
         groups = self.space.groups(before.state)
@@ -297,7 +278,7 @@ def _followed(way: Way) -> list[Way]:
     return found[::-1]
 
 
-def _limit(times: Differences, one: int, other: int, most: Any) -> None:
+def _limit(times: Differences, one: int, other: int, most: float) -> None:
     """Let a difference be so much at most."""
     if most < times.get((one, other), inf):
         times[one, other] = most

@@ -17,11 +17,11 @@ from infermax_opt.core.result import LowerBound
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.latencies import beyond_states, gains_by_waiting
+from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.exact.missed import missed_applies, missed_search
 from infermax_opt.infermax.exact.moves import Chunks
 from infermax_opt.infermax.exact.search import MAX_REQUESTS, may_relax, search
-from infermax_opt.infermax.exact.spans import spans_apply, spans_search
 from infermax_opt.infermax.exact.times import times_search
 
 __all__ = ["staged_search", "unsupported"]
@@ -48,7 +48,10 @@ def unsupported(instance: Instance) -> str | None:
     if not apart:
         return None
     gains = gains_by_waiting(instance)
-    if gains is not None and not (missed_applies(instance) or spans_apply(instance)):
+    at_once = None if gains is None else _at_once(instance)
+    if at_once is not None:
+        return unsupported(at_once)
+    if gains is not None and not missed_applies(instance):
         why = "beside what is no sum over time" if gains is not apart[0] else "and is no sum over time"
         return f"{gains.value} may gain by waiting, {why}"
     if instance.policy.chunked_prefill and _longest_refill(instance) > FEW_CHUNKS:
@@ -85,10 +88,35 @@ def staged_search(
     """
     if beyond_states(instance):
         if gains_by_waiting(instance) is not None:
-            waiting = missed_search if missed_applies(instance) else spans_search
-            return waiting(instance, upper=upper, limits=limits)
+            at_once = _at_once(instance)
+            if at_once is None:
+                return missed_search(instance, upper=upper, limits=limits)
+            last = max(request.arrival for request in instance.requests)
+            return _delayed(times_search(at_once, upper=upper, limits=limits), last)
         return times_search(instance, upper=upper, limits=limits)
     return _Stages(instance, upper, limits or EngineLimits(), progress).run()
+
+
+def _at_once(instance: Instance) -> Instance | None:
+    """The same requests, all there from the start, where only times between tokens count; else None.
+
+    Then a schedule may as well wait for the last arrival.
+    """
+    if instance.required is not instance or instance.release is not None:
+        return None
+    if any(metric.latency is not Latency.TPOT for metric in instance.objective.metrics):
+        return None
+    groups = tuple(replace(group, arrival=Fraction(0)) for group in instance.groups)
+    return replace(instance, groups=groups)
+
+
+def _delayed(outcome: EngineOutcome[Schedule], start: Fraction) -> EngineOutcome[Schedule]:
+    """The outcome with a schedule that begins then."""
+    if outcome.schedule is None:
+        return outcome
+    first, *others = outcome.schedule.batches
+    batches = (replace(first, start=start), *others)
+    return replace(outcome, schedule=replace(outcome.schedule, batches=batches))
 
 
 class _Stages:

@@ -15,7 +15,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
-from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 from infermax_opt.infermax.data.suites import paper_cost
 from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.planners.plan import _placement, planner
@@ -46,6 +46,7 @@ OPTIONS = st.builds(
     reserve=st.sampled_from([0.0, 1.0, 3.0]),
     fill=st.sampled_from([0.01, 0.5, 1.0]),
     every=st.sampled_from([1, 2, 7]),
+    gather=st.sampled_from([0.0, 0.4, 1.0]),
     evict=st.sampled_from([0.0, 0.001, 0.1, 1.0]),
     pilot=st.sampled_from([0.0, 0.0, 0.5, 3.0]),
     group=st.sampled_from([1, 1, 2, 5]),
@@ -63,6 +64,23 @@ def mix(inputs: tuple[int, ...], outputs: tuple[int, ...], capacity: int, count:
 
 
 # --- by hand ---
+
+
+def test_prompts_gather_in_batches_of_their_own() -> None:
+    """Each request of 3 tokens ends after 2, 4, 6 or 8 batches: two prompts wait for each other."""
+    policy = Policy(hybrid_batching=False)
+    cost = CostModel([("1", "0")], ("0", "0"), ("0", "0"))
+    sizes = [(3, 2 * k) for k in (1, 2, 3, 4)] + [(3, 9)] * 4
+    instance = replace(Instance.of_requests("gather", sizes, System(44, 12, 6), cost), policy=policy)
+    plain = PlannerOptions(backwards=False, by_output=-1.0, noise=0.0, slack=50.0)
+    one, two = (plan(instance, replace(plain, gather=share)) for share in (0.0, 1.0))
+
+    def prompts(schedule: Schedule) -> list[int]:
+        return [sum(batch.tokens.values()) for batch in schedule.batches if batch.tokens]
+
+    assert all(tokens <= 6 for tokens in prompts(two))
+    assert len(prompts(two)) == 4 < len(prompts(one))
+    assert value(instance, two) < value(instance, one)
 
 
 def test_a_request_alone_is_prefilled_and_decoded() -> None:

@@ -137,7 +137,8 @@ def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any, least
         longest = max(longest, jobs.inputs[i] + jobs.outputs[i] + rules.group)
     while left > 0:
         release(jobs, waiting, t)
-        while reach <= t or (t % rules.every == 0 and started <= rules.capacity * (t + rules.slack)):
+        room = rules.gather <= 0 or rules.capacity - profiles.kv[t] >= rules.gather
+        while reach <= t or (t % rules.every == 0 and room and started <= rules.capacity * (t + rules.slack)):
             # No request reaches farther than this, even if it waits for room between its chunks.
             if max(reach, t) + longest >= len(profiles.kv):
                 return -1, 0.0, time, request, chunk, cut_time, cut_request

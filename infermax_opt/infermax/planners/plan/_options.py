@@ -73,6 +73,10 @@ class PlannerOptions:
         Share of C that batches may use.
     every : int
         Requests start in every so many batches only.
+    gather : float
+        KV that has to be free before prompts are processed, relative to the tokens of a batch of them (but a
+        quarter of M at most), and then no more prompts than such a batch holds; forwards without hybrid
+        batching, 0 for no such rule.
     group : int
         Prompts are processed in every so many batches only, and idle until their second token;
         backwards with hybrid batching.
@@ -102,6 +106,7 @@ class PlannerOptions:
     reserve: float = 1.2
     fill: float = 1.0
     every: int = 1
+    gather: float = 0.0
     group: int = 1
     spare: float = 0.0
     early: float = 0.0
@@ -277,6 +282,8 @@ def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> R
     # A refill needs batches of two prefill tokens (`next_chunk`) and must not look like a decode.
     cuts = policy.preemption and policy.hybrid_batching and not options.backwards
     cuts = cuts and min(tokens, system.max_prefill_tokens) > 1
+    apart = not (policy.hybrid_batching or options.backwards)
+    gather = min(system.kv_capacity / 4, options.gather * min(tokens, system.max_prefill_tokens))
     grouped = options.backwards and policy.hybrid_batching and cost.p0 > 0
     grouped = grouped and instance.output_tokens <= MAX_NAMED
     return Rules(
@@ -294,6 +301,7 @@ def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> R
         walk=max(1, options.walk),
         choice=max(1, options.choice),
         every=max(1, options.every),
+        gather=round(gather) if apart else 0,
         group=max(1, options.group) if grouped else 1,
         slack=float(options.slack * most_output),
         worth=float(worth) if cuts else 0.0,

@@ -52,6 +52,7 @@ class Rules(NamedTuple):
     walk: int
     choice: int
     every: int
+    gather: int
     group: int
     slack: float
     worth: float
@@ -118,6 +119,12 @@ def note(trial: Any, u: Any, chunk: Any) -> None:
     trial.count[CHUNKS] = k + 1
 
 
+def overflows(rules: Any, profiles: Any, t: Any, inputs: Any) -> Any:
+    """Whether prompts that gather before batch t would take another batch of their own with this one."""
+    before = profiles.prefill[t]
+    return rules.gather > 0 and before > 0 and before + inputs > min(rules.prefill, rules.tokens)
+
+
 def fit(
     rules: Any, profiles: Any, trial: Any, t: Any, inputs: Any, outputs: Any, width: Any, refill: Any
 ) -> Any:
@@ -129,6 +136,8 @@ def fit(
     count[CHUNKS] = 0
     count[FIRST] = count[END] = u = t
     count[SHORT] = 1
+    if overflows(rules, profiles, t, inputs):
+        return 0
     if not rules.hybrid and outputs == 1:
         # It is done before the batch, which counts it nevertheless: a little too strict.
         note(trial, t, inputs)
@@ -208,5 +217,5 @@ def commit(rules: Any, profiles: Any, trial: Any, t: Any, inputs: Any, outputs: 
         kv[u] += occupied(rules, inputs + k)
 
 
-HELPERS = (held, occupied, fits, next_chunk, note, fit, commit)
+HELPERS = (held, occupied, fits, next_chunk, note, overflows, fit, commit)
 """What the planner's loop calls from here, callees first."""

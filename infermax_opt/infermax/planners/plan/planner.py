@@ -241,6 +241,8 @@ def _opening(instance: Instance) -> list[PlannerOptions]:
         settings[1:1] = [replace(base, group=group) for group in (2, 4, 8) if group >= most]
         settings.append(replace(base, spare=0.001))
     if not instance.policy.hybrid_batching:
+        gathering = replace(base, backwards=False, slack=UNPACED, gather=1.0)
+        settings[1:1] = [gathering, replace(gathering, by_output=0.5, noise=0.5)]
         settings += [replace(base, every=every) for every in (4, 16, 64)]
     if _pilot_helps(instance):
         near = replace(base, noise=0.0, by_output=0.0, window=1, slack=UNPACED, pilot=0.4)
@@ -337,6 +339,8 @@ def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: rand
         changes.append(Change("pilot", options.pilot * math.exp(rng.gauss(0, 0.3))))
     if not instance.policy.hybrid_batching:
         changes.append(Change("every", max(1, round(options.every * math.exp(rng.gauss(0, 0.7))))))
+        if options.gather > 0:
+            changes.append(Change("gather", options.gather * math.exp(rng.gauss(0, 0.2))))
     changes.append(Change("seed", rng.randrange(2**31)))
     if len(instance.types) == 1:
         # The order of alike requests decides nothing, except which of them start early.

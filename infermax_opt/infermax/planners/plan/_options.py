@@ -268,6 +268,14 @@ def filled_batches(instance: Instance) -> float:
     return held / instance.system.kv_capacity
 
 
+def _gathered(instance: Instance, options: PlannerOptions, tokens: int) -> int:
+    """KV that has to be free before prompts are processed, if batches have so many tokens; 0 for no rule."""
+    system = instance.system
+    if instance.policy.hybrid_batching or options.backwards:
+        return 0
+    return round(min(system.kv_capacity / 4, options.gather * min(tokens, system.max_prefill_tokens)))
+
+
 def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> Rules:
     system, policy, requests = instance.system, instance.policy, instance.requests
     tokens = system.max_batch_tokens
@@ -282,8 +290,6 @@ def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> R
     # A refill needs batches of two prefill tokens (`next_chunk`) and must not look like a decode.
     cuts = policy.preemption and policy.hybrid_batching and not options.backwards
     cuts = cuts and min(tokens, system.max_prefill_tokens) > 1
-    apart = not (policy.hybrid_batching or options.backwards)
-    gather = min(system.kv_capacity / 4, options.gather * min(tokens, system.max_prefill_tokens))
     grouped = options.backwards and policy.hybrid_batching and cost.p0 > 0
     grouped = grouped and instance.output_tokens <= MAX_NAMED
     return Rules(
@@ -301,7 +307,7 @@ def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> R
         walk=max(1, options.walk),
         choice=max(1, options.choice),
         every=max(1, options.every),
-        gather=round(gather) if apart else 0,
+        gather=_gathered(instance, options, tokens),
         group=max(1, options.group) if grouped else 1,
         slack=float(options.slack * most_output),
         worth=float(worth) if cuts else 0.0,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -32,6 +33,7 @@ from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, 
 from infermax_opt.infermax.data.mcsf import MODELS, mcsf_instance
 from infermax_opt.infermax.data.rounds import in_rounds
 from infermax_opt.infermax.formulation import EXTRA, get_formulation, refusal
+from infermax_opt.infermax.planners.anytime import anytime_plans
 from infermax_opt.infermax.replay.fast import replay
 from infermax_opt.infermax.replay.metrics import measure
 from infermax_opt.infermax.replay.plain import replay_plain
@@ -168,6 +170,25 @@ def test_the_optimum_may_keep_both_kinds_apart() -> None:
     instance = Instance("apart", groups, System(20, 20, 2), cost)
     assert optimum(instance) > optimum(replace(instance, cost=replace(cost, mixed=(0, 0))))
     assert optimum(instance) < optimum(replace(instance, cost=replace(cost, mixed=(0, 0)))) + 1
+
+
+@pytest.mark.parametrize(("both", "leader"), [("0.5", "apart"), ("0.0001", "backlog")])
+def test_plans_keep_both_kinds_apart_where_that_is_cheaper(both: str, leader: str) -> None:
+    """All of them are valid, and the best one is of the planner that fits the cost."""
+    rng = random.Random(1)
+    sizes = [(rng.randint(5, 90), rng.randint(4, 30)) for _ in range(120)]
+    knee = CostModel(
+        [("0.02", "0.00001"), ("0.01", "0.00051")], ("0.0004", "1e-7"), ("0", "0"), mixed=(both, "0")
+    )
+    instance = Instance.of_requests("many", sizes, System(600, 256, 256), knee)
+    best, names = None, {}
+    for name, schedule in anytime_plans(instance, deadline=time.monotonic() + 4):
+        check = verify(instance, schedule)
+        assert check.ok, name
+        assert check.metrics is not None
+        if best is None or check.metrics.makespan < best:
+            best, names = check.metrics.makespan, {name.partition(":")[0]}
+    assert names == {leader}
 
 
 @in_blocks(campaign(28, 3_000), 16)

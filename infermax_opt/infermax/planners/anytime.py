@@ -28,9 +28,9 @@ MANY_SHARE = 0.6
 ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
 #: Requests that fill the KV; where they are no more, long outputs are planned at a coarse scale as well.
 COARSE_FEW = 16
-#: Share of the time left that plans have first in which prompts and decodes share no batch, where they cost
-#: more beside each other.
-APART_SHARE = 0.25
+#: Share of the time left that plans have first which may keep prompts and decodes apart, where they cost more
+#: beside each other and other searches follow; shares of that of each of these planners.
+APART_SHARE, TURNS = 0.25, (0.25, 0.35, 0.35)
 #: Share of the time left that plans have in which prompts queue, if they come near the list planner's.
 BACKLOG_SHARE = 0.5
 #: Share of the time left before that, which the beam search at full scale has.
@@ -83,9 +83,8 @@ def anytime_plans(
     ordered = sequences_help(instance)
     few = lives_help(instance)
     if instance.policy.hybrid_batching and any(instance.cost.mixed):
-        apart = replace(instance, policy=replace(instance.policy, hybrid_batching=False))
-        for name, schedule in Planner(apart, seed=seed).improve(_until(APART_SHARE, deadline)):
-            yield f"apart:{name}", schedule
+        until = deadline if len(instance.types) > CLASSES else _until(APART_SHARE, deadline)
+        yield from _beside_or_apart(instance, seed, until)
     planner, backlog = Planner(instance, seed=seed), BacklogPlanner(instance, seed=seed)
     rivals = ordered or few or backlog.helps or _beams_do_well(instance)
     yield from planner.improve(_until(LIST_SHARE if rivals else MANY_SHARE, deadline))
@@ -97,6 +96,33 @@ def anytime_plans(
         until = _until(local, deadline)
         yield from orders_plans(instance, planner, known=known(), seed=seed, deadline=until)
     yield from _searched(instance, planner, backlog, upper, known, done, seed, deadline)
+
+
+def _beside_or_apart(instance: Instance, seed: int, deadline: float | None) -> Iterator[tuple[str, Schedule]]:
+    """Plans for an instance in which prompts and decodes cost more beside each other.
+
+    Three planners have their turns, and the one with the best schedule goes on: that of the instance without
+    hybrid batching, that in which prompts queue, and the list planner, which knows nothing of that cost.
+    """
+    from infermax_opt.infermax.planners.backlog.planner import BacklogPlanner
+    from infermax_opt.infermax.planners.plan.planner import Planner
+    from infermax_opt.infermax.replay.fast import replay
+
+    apart = replace(instance, policy=replace(instance.policy, hybrid_batching=False))
+    separate, together = Planner(apart, seed=seed), Planner(instance, seed=seed)
+    backlog = BacklogPlanner(instance, seed=seed)
+    ways: list[Callable[[float | None], Iterator[tuple[str, Schedule]]]] = [
+        lambda until: ((f"apart:{name}", schedule) for name, schedule in separate.improve(until)),
+        lambda until: backlog.improve(deadline=until),
+        together.improve,
+    ]
+    best: list[float] = [math.inf] * len(ways)
+    for k, share in enumerate(TURNS):
+        for name, schedule in ways[k](_until(share, deadline)):
+            best[k] = min(best[k], replay(instance, schedule).ends[-1])
+            yield name, schedule
+    if deadline is not None:
+        yield from ways[best.index(min(best))](deadline)
 
 
 def better_than_windows(instance: Instance) -> bool:

@@ -68,6 +68,7 @@ from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.closed_form import decode_presence
 from infermax_opt.infermax.bounds.counts import blocks_of, count_batches
 from infermax_opt.infermax.bounds.least_work import Totals, spreads
+from infermax_opt.infermax.bounds.pieces import few_pieces
 from infermax_opt.infermax.bounds.ramp import MAX_BATCHES, filling_terms
 from infermax_opt.infermax.bounds.sizes import Sizes
 from infermax_opt.infermax.bounds.token_payments import least_payments
@@ -75,6 +76,8 @@ from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["knee_bound"]
 
+#: Most pieces of which all pairs are tried.
+PIECES = 4
 #: Units of theta and omega in one.
 WHOLE = 1000
 #: What is tried first for theta, for omega, and in percent for lambda and mu.
@@ -99,7 +102,7 @@ def knee_bound(instance: Instance) -> LowerBound | None:
 def _pairs(instance: Instance) -> Iterator[tuple[int, int]]:
     """Pieces that have a knee, the flat one first."""
     ticks = instance.cost.ticks
-    for flat, steep in permutations(range(len(ticks.alpha)), 2):
+    for flat, steep in permutations(few_pieces(instance, PIECES), 2):
         if ticks.alpha[flat] > ticks.alpha[steep] and ticks.beta[flat] < ticks.beta[steep]:
             yield flat, steep
 

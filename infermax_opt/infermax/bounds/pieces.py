@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["BITS", "PriceProgram", "Stop", "best_piece", "in_units", "longest"]
+__all__ = ["BITS", "PriceProgram", "Stop", "best_piece", "few_pieces", "in_units", "longest"]
 
 #: Bits of a batch's fixed cost in units: rounding costs less than 1e-6 of a bound, and sums along a
 #: path stay in int64.
@@ -45,6 +45,21 @@ def best_piece(
         if found is not None and (best is None or found.value > best.value):
             best = found
     return best
+
+
+def few_pieces(instance: Instance, most: int) -> list[int]:
+    """All affine pieces of the batch time, or so many of them from the flattest to the steepest.
+
+    Parameters
+    ----------
+    instance : Instance
+    most : int
+        2 or more.
+    """
+    beta = instance.cost.ticks.beta
+    order = sorted(range(len(beta)), key=lambda piece: beta[piece])
+    last = len(order) - 1
+    return order if last < most else sorted({order[last * k // (most - 1)] for k in range(most)})
 
 
 def longest(instance: Instance) -> int:

@@ -62,18 +62,22 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.closed_form import presence_ticks
 from infermax_opt.infermax.bounds.counts import BatchCounts, blocks_of, count_batches
 from infermax_opt.infermax.bounds.least_work import Totals, spreads
+from infermax_opt.infermax.bounds.pieces import few_pieces
 from infermax_opt.infermax.bounds.sizes import Sizes
 from infermax_opt.infermax.bounds.token_payments import least_payments
 from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["filling_terms", "ramp_bound"]
 
+#: Most pieces that are tried.
+PIECES = 6
 #: Most batches in which memory is looked at while it fills.
 MAX_BATCHES = 100_000
 #: Shares of what tokens beyond a knee cost that may be for prompts in chunks.
@@ -85,7 +89,7 @@ WHOLE = 1000
 def ramp_bound(instance: Instance) -> LowerBound | None:
     """Best ramp bound on the makespan over the pieces; None where memory may be full at once."""
     counts, best = count_batches(instance, instance.types), None
-    for piece in range(len(instance.cost.batch)):
+    for piece in few_pieces(instance, PIECES):
         found = _piece_bound(instance, counts, piece)
         if found is not None and (best is None or found.value > best.value):
             best = found
@@ -172,8 +176,8 @@ def _splits(instance: Instance, piece: int) -> Iterator[_Split]:
     """Splits to try."""
     ticks = instance.cost.ticks
     yield _Split(None, 0)
-    for knee, (alpha, beta) in enumerate(zip(ticks.alpha, ticks.beta, strict=True)):
-        if alpha <= ticks.alpha[piece] and beta > ticks.beta[piece]:
+    for knee in few_pieces(instance, PIECES):
+        if ticks.alpha[knee] <= ticks.alpha[piece] and ticks.beta[knee] > ticks.beta[piece]:
             yield from (_Split(knee, percent) for percent in PERCENTS)
 
 
@@ -213,14 +217,29 @@ def _ramp(
     alpha, beta = ticks.alpha[piece], ticks.beta[piece]
     pieces = list(zip(ticks.alpha, ticks.beta, strict=True))
     full = system.kv_capacity // system.block_size * system.block_size
-    corners = {Fraction(0), Fraction(system.max_batch_tokens)}
-    for (a, b), (c, d) in ((one, other) for one in pieces for other in pieces if one[1] < other[1]):
-        corners.add(min(max(Fraction(a - c, d - b), Fraction(0)), Fraction(system.max_batch_tokens)))
+    corners = _corners(pieces, system.max_batch_tokens)
     lines = []
     for corner in corners:
         above = max(a + b * corner for a, b in pieces) - (alpha + beta * corner)
         lines.append((Fraction(share * alpha, WHOLE * full) * corner, Fraction(percent, 100) * above))
     return filling_terms(Fraction(share * alpha * room, WHOLE * full), lines, most)
+
+
+def _corners(pieces: Sequence[tuple[int, int]], most: int) -> set[Fraction]:
+    """0, the most tokens of a batch, and the numbers between them from which on another piece is largest."""
+
+    def crossing(one: tuple[int, int], other: tuple[int, int]) -> Fraction:
+        return Fraction(one[0] - other[0], other[1] - one[1])
+
+    largest: list[tuple[int, int]] = []
+    for piece in sorted(pieces, key=lambda piece: (piece[1], piece[0])):
+        if largest and largest[-1][1] == piece[1]:
+            largest.pop()
+        while len(largest) > 1 and crossing(*largest[-2:]) >= crossing(largest[-1], piece):
+            largest.pop()
+        largest.append(piece)
+    found = {crossing(one, other) for one, other in pairwise(largest)}
+    return {Fraction(0), Fraction(most)} | {corner for corner in found if 0 < corner < most}
 
 
 def filling_terms(

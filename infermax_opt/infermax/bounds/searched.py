@@ -125,16 +125,14 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
     """How memory fills; three searches, in an order that depends on how many requests fit, then levels."""
     from infermax_opt.infermax.bounds.branching import branching_bound
     from infermax_opt.infermax.bounds.filling import filling_bound
-    from infermax_opt.infermax.bounds.knee import knee_bound
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
     from infermax_opt.infermax.bounds.levels import levels_bounds, one_token_fits
     from infermax_opt.infermax.bounds.occupancy import occupancy_bound
-    from infermax_opt.infermax.bounds.ramp import ramp_bound
     from infermax_opt.infermax.bounds.state_flow import state_flow_bound
 
     few = _holds_few(instance)
     others = (occupancy_bound, lagrangian_bound) if few else (lagrangian_bound, occupancy_bound)
-    yield from (found for found in (ramp_bound(instance), knee_bound(instance)) if found is not None)
+    yield from _filled(instance)
     best: dict[str, Fraction] = {}
     # Where all states can be listed this is nearly always the best, and finding out takes no time.
     for search in (filling_bound, state_flow_bound, *others):
@@ -152,6 +150,17 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
     # On levels of one token all states and batches are told apart: better with more slots, too.
     if "state flow" not in best and (few or (_is_long(instance) and one_token_fits(instance))):
         yield from levels_bounds(instance, above=above, stop=stop)
+
+
+def _filled(instance: Instance) -> Iterator[LowerBound]:
+    """What it costs to fill memory, and to fill it again: these are found at once."""
+    from infermax_opt.infermax.bounds.knee import knee_bound
+    from infermax_opt.infermax.bounds.ramp import ramp_bound
+
+    for search in (ramp_bound, knee_bound):
+        found = search(instance)
+        if found is not None:
+            yield found
 
 
 def _holds_few(instance: Instance) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from infermax_opt.checking.work import Work
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds import closed_form_bounds, token_payments
+from infermax_opt.infermax.bounds import closed_form_bounds, ramp, token_payments
 from infermax_opt.infermax.bounds.ramp import ramp_bound
 from infermax_opt.infermax.bounds.searched import searched_bounds
 from infermax_opt.infermax.bounds.token_payments import _least_sums
@@ -313,3 +313,33 @@ def test_a_changed_certificate_is_refused() -> None:
             check(given, certificate_to_json(instance, changed))
     with pytest.raises(Rejected):
         check(given, certificate_to_json(instance, replace(bound, evidence={**evidence, "piece": 1})))
+
+
+def test_of_many_pieces_the_largest_ones_count() -> None:
+    """Where the batch time bends, for any number of pieces, some of which are nowhere the largest."""
+    for seed in range(60):
+        rng = random.Random(seed)
+        pieces = [(rng.randint(0, 40), rng.randint(0, 12)) for _ in range(rng.randint(1, 9))]
+        most = rng.randint(1, 9)
+        crossings = {
+            Fraction(a - c, d - b)
+            for a, b in pieces
+            for c, d in pieces
+            if b < d and 0 < a - c < most * (d - b)
+        }
+
+        def time(tokens: Fraction, pieces: list[tuple[int, int]] = pieces) -> Fraction:
+            return max(a + b * tokens for a, b in pieces)
+
+        tiny = Fraction(1, 10**6)
+        bends = {x for x in crossings if time(x - tiny) + time(x + tiny) > 2 * time(x)}
+        assert ramp._corners(pieces, most) == {Fraction(0), Fraction(most)} | bends, seed
+
+
+def test_a_batch_time_of_many_pieces() -> None:
+    pieces = [(str(20 - k / 10), str(k * k / 1000)) for k in range(1, 60)]
+    cost = CostModel(pieces, ("0", "0"), ("0", "0"))
+    instance = case(9, 12, 3, 40, cost=cost)
+    bound = ramp_bound(instance)
+    assert bound is not None
+    assert check_evidence(instance, bound) == bound.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -10,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from infermax_opt.core.result import LowerBound
 from infermax_opt.core.values import AnySchedule
 
-__all__ = ["EngineLimits", "EngineOutcome", "Progress", "Termination"]
+__all__ = ["EngineLimits", "EngineOutcome", "LimitReached", "Progress", "Termination"]
 
 S = TypeVar("S", bound=AnySchedule)
 
@@ -28,6 +29,14 @@ class Termination:
 
 Progress = Callable[[str], None]
 """Receives one short line whenever there is news; called from the solving thread."""
+
+
+class LimitReached(Exception):
+    """A limit of a run was reached; `termination` says which one."""
+
+    def __init__(self, termination: str):
+        super().__init__(termination)
+        self.termination = termination
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,20 @@ class EngineLimits:
     threads: int = 1
     seed: int = 0
     memory: int | None = None
+
+    def check(self, began: float, memory: int) -> None:
+        """Raise `LimitReached` where a run that began then, and takes so many bytes, is at a limit.
+
+        Parameters
+        ----------
+        began : float
+            Moment of `time.monotonic`.
+        memory : int
+        """
+        if self.memory is not None and memory > self.memory:
+            raise LimitReached(Termination.MEMORY_LIMIT)
+        if self.seconds is not None and time.monotonic() - began > self.seconds:
+            raise LimitReached(Termination.TIME_LIMIT)
 
 
 @dataclass(frozen=True)

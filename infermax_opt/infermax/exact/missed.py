@@ -15,11 +15,11 @@ from itertools import combinations
 from math import inf, lcm
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, LimitReached, Termination
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import Metric
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.exact.promises import MAX_PROMISED, LimitReached, Promise, Ways
+from infermax_opt.infermax.exact.promises import MAX_PROMISED, Promise, Ways
 
 __all__ = ["missed_applies", "missed_search"]
 

@@ -16,21 +16,18 @@ did.  It is served after all others, by itself, or not at all if it is optional.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from math import inf
 
-from infermax_opt.engines.outcome import EngineLimits, Termination
+from infermax_opt.engines.outcome import EngineLimits
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.exact.moves import Load, Node, State, load_time
-from infermax_opt.infermax.exact.space import Space
-from infermax_opt.infermax.exact.times import LABEL_BYTES
+from infermax_opt.infermax.exact.moves import Load, Node, State
+from infermax_opt.infermax.exact.told_apart import ToldApart
 
-__all__ = ["MAX_PROMISED", "LimitReached", "Promise", "Way", "Ways"]
+__all__ = ["MAX_PROMISED", "Promise", "Way", "Ways"]
 
 #: Most requests: all sets of them may be tried.
 MAX_PROMISED = 8
@@ -38,14 +35,6 @@ MAX_PROMISED = 8
 #: What the first index is at most above the second one, in ticks: requests, the start, and now.
 Differences = dict[tuple[int, int], float]
 START, NOW = -2, -1
-
-
-class LimitReached(Exception):
-    """A limit of the search was reached."""
-
-    def __init__(self, termination: str):
-        super().__init__(termination)
-        self.termination = termination
 
 
 @dataclass(frozen=True)
@@ -71,43 +60,13 @@ class Way:
     took: int = 0
 
 
-class Ways:
-    """Searches in the states of an instance.
-
-    Parameters
-    ----------
-    instance : Instance
-    unit : int
-        Ticks in a second: a multiple of those of the cost model, in which arrivals are whole.
-    limits : EngineLimits
-
-    Attributes
-    ----------
-    made : int
-        Ways that were made.
-    """
+class Ways(ToldApart):
+    """Searches for ways in the states of an instance; parameters as there."""
 
     def __init__(self, instance: Instance, unit: int, limits: EngineLimits):
-        self.instance, self.unit, self.limits = instance, unit, limits
-        self.started, self.made = time.monotonic(), 0
-        self.space = Space(instance.told_apart(), watch=self._check)
-        self.ticks = instance.cost.ticks
-        self.extra = instance.cost.extra_ticks if instance.pays_extra else None
-        self.per_tick = unit // instance.cost.ticks_per_second
-        self.arrivals = [int(request.arrival * unit) for request in instance.requests]
+        super().__init__(instance, unit, limits)
         self.promises: Mapping[int, Promise] = {}
-        ticks = self.ticks
-        fastest = max(a + b for a, b in zip(ticks.alpha, ticks.beta, strict=True)) + min(ticks.d0, ticks.p0)
-        #: No token is made in less time than this after another one.
-        self.step = fastest * self.per_tick
         self._children: dict[State, list[tuple[State, int, Load]]] = {}
-
-    def _check(self, extra: int) -> None:
-        limits = self.limits
-        if limits.memory is not None and (self.made + extra) * LABEL_BYTES > limits.memory:
-            raise LimitReached(Termination.MEMORY_LIMIT)
-        if limits.seconds is not None and time.monotonic() - self.started > limits.seconds:
-            raise LimitReached(Termination.TIME_LIMIT)
 
     def reach(self, promises: Mapping[int, Promise]) -> Way | None:
         """A way in which these requests keep their promises and nobody else is served, if there is one.
@@ -125,7 +84,7 @@ class Ways:
             way = waiting.pop()
             if not way.state:
                 return way
-            self._check(0)
+            self.check(0)
             front = known.setdefault(way.state, [])
             if any(_allows(other, way.times) for other in front):
                 continue
@@ -141,14 +100,8 @@ class Ways:
         """The shortest batch to each state that one more leads to, with its ticks."""
         known = self._children.get(state)
         if known is None:
-            best: dict[State, tuple[int, Load]] = {}
-            for pattern in self.space.patterns(state):
-                for _, targets, load in self.space.batches(pattern, len(state), None):
-                    child = tuple(sorted(targets))
-                    took = load_time(self.ticks, self.extra, load) * self.per_tick
-                    if child != state and (child not in best or took < best[child][0]):
-                        best[child] = took, load
-            known = self._children[state] = [(child, took, load) for child, (took, load) in best.items()]
+            shortest = self.shortest(state).items()
+            known = self._children[state] = [(child, took, load) for child, (took, load) in shortest]
             known.sort(key=lambda some: -len(some[0]))  # taken from the end: who finishes goes first
         return known
 
@@ -216,7 +169,7 @@ class Ways:
         now, batches = 0, list[Batch]()
         self.promises, ways = promises, _followed(goal)
         for (before, way), end in zip(pairwise(ways), self._ends(ways), strict=True):
-            batches.append(self._batch(before, way, end - way.took))
+            batches.append(self._between(before, way, end - way.took))
             now = end
         requests = self.instance.requests
         others = [k for k, r in enumerate(requests) if k not in promises and not r.terms.optional]
@@ -225,7 +178,7 @@ class Ways:
             assert alone is not None, "each request fits by itself"
             for before, way in pairwise(_followed(alone)):
                 start = max(now, self.arrivals[k])
-                batches.append(self._batch(before, way, start))
+                batches.append(self._between(before, way, start))
                 now = start + way.took
         return Schedule(self.instance.name, tuple(batches))
 
@@ -255,19 +208,10 @@ class Ways:
                     edges.append((j, first[kind], -int(self.promises[kind].between)))
         return least, edges
 
-    def _batch(self, before: Way, after: Way, start: int) -> Batch:
-        """A batch of the schedule."""
+    def _between(self, before: Way, after: Way, start: int) -> Batch:
+        """The batch of the second way."""
         assert after.load is not None, "a way that is no start has a batch"
-        groups = self.space.groups(before.state)
-        chosen = self.space.find_batch(before.state, after.state, after.load)
-        tokens, evict = {}, []
-        for (number, _), (move,) in zip(groups, chosen, strict=True):
-            name = self.instance.requests[self.space.nodes[number].kind].id
-            if move.tokens:
-                tokens[name] = move.tokens
-            if move.evicts:
-                evict.append(name)
-        return Batch(tokens, tuple(evict), Fraction(start, self.unit))
+        return self.batch(before.state, after.state, after.load, start)
 
 
 def _followed(way: Way) -> list[Way]:

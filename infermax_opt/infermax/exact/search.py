@@ -23,7 +23,7 @@ from functools import partial
 from math import lcm
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Progress, Termination
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, LimitReached, Progress, Termination
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.data.schedule import Batch, Schedule
@@ -91,14 +91,6 @@ def search(
     if chunks is Chunks.RELAXED and not may_relax(instance):
         raise ValueError("a relaxed space bounds nothing with arrivals or TPOT")
     return _LabelSearch(instance, upper, limits or EngineLimits(), chunks, levels, counting, progress).run()
-
-
-class _Stop(Exception):
-    """A limit was reached."""
-
-    def __init__(self, termination: str):
-        super().__init__(termination)
-        self.termination = termination
 
 
 class _LabelSearch:
@@ -199,7 +191,7 @@ class _LabelSearch:
                 # Nothing left below the known objective: it is optimal.
                 if self.upper is not None:
                     self.floor = self.upper
-        except _Stop as stop:
+        except LimitReached as stop:
             # What was popped is lost, but `floor` still counts it.
             termination = stop.termination
         except KeyboardInterrupt:
@@ -212,12 +204,8 @@ class _LabelSearch:
 
     def _check(self, extra: int) -> None:
         """Stop at a limit; `extra` partial batches are in memory besides the labels."""
-        limits = self.limits
-        if limits.memory is not None and (self.made + extra) * LABEL_BYTES > limits.memory:
-            raise _Stop(Termination.MEMORY_LIMIT)
+        self.limits.check(self.began, (self.made + extra) * LABEL_BYTES)
         now = time.monotonic()
-        if limits.seconds is not None and now - self.began > limits.seconds:
-            raise _Stop(Termination.TIME_LIMIT)
         if self.progress is not None and now - self.told > 1:
             self.told = now
             bound = float(self._objective(self.floor))

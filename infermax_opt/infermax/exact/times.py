@@ -30,25 +30,21 @@ that follow.
 from __future__ import annotations
 
 import heapq
-import time
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
+from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, LimitReached, Termination
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.latencies import NEVER
 from infermax_opt.infermax.data.objective import Latency
 from infermax_opt.infermax.data.record import Record, Times, dropped
 from infermax_opt.infermax.data.schedule import Batch, Schedule
-from infermax_opt.infermax.exact.moves import Load, State, load_time
-from infermax_opt.infermax.exact.space import Space
+from infermax_opt.infermax.exact.moves import Load, State
+from infermax_opt.infermax.exact.told_apart import ToldApart
 
 __all__ = ["times_search"]
-
-#: Rough memory of one label, bytes.
-LABEL_BYTES = 1500
 
 
 @dataclass(slots=True)
@@ -61,14 +57,6 @@ class _Label:
     parent: _Label | None = None
     load: Load | None = None
     began: int = 0
-
-
-class _Stop(Exception):
-    """A limit was reached."""
-
-    def __init__(self, termination: str):
-        super().__init__(termination)
-        self.termination = termination
 
 
 def times_search(
@@ -86,23 +74,14 @@ def times_search(
     return _TimesSearch(instance, upper, limits or EngineLimits()).run()
 
 
-class _TimesSearch:
+class _TimesSearch(ToldApart):
     def __init__(self, instance: Instance, upper: Fraction | None, limits: EngineLimits):
-        self.instance, self.upper, self.limits = instance, upper, limits
-        self.started = time.monotonic()
-        self.space = Space(instance.told_apart(), watch=self._check)
-        ticks = self.ticks = instance.cost.ticks
-        self.extra = instance.cost.extra_ticks if instance.pays_extra else None
         arrivals = (request.arrival.denominator for request in instance.requests)
-        self.unit = lcm(instance.cost.ticks_per_second, *arrivals)
-        self.per_tick = self.unit // instance.cost.ticks_per_second
-        self.record = Record(instance, self.unit)
+        super().__init__(instance, lcm(instance.cost.ticks_per_second, *arrivals), limits)
+        self.upper, self.record = upper, Record(instance, self.unit)
         self.horizon = NEVER if instance.horizon is None else Fraction(instance.horizon) * self.unit
-        fastest = max(a + b for a, b in zip(ticks.alpha, ticks.beta, strict=True)) + min(ticks.d0, ticks.p0)
-        self.step = fastest * self.per_tick
         self.queue: list[tuple[Fraction, int, _Label]] = []
         self.fronts: dict[State, list[_Label]] = {}
-        self.made = 0
         self.floor = Fraction(0)
 
     def run(self) -> EngineOutcome[Schedule]:
@@ -119,7 +98,7 @@ class _TimesSearch:
                     self._expand(label)
             if goal is None and self.upper is not None:  # nothing is better than what is known
                 self.floor = self.upper
-        except _Stop as stop:
+        except LimitReached as stop:
             termination = stop.termination
         except KeyboardInterrupt:
             termination = Termination.INTERRUPTED
@@ -130,13 +109,6 @@ class _TimesSearch:
             upper=None if goal is None else self.floor,
             details={"labels": self.made},
         )
-
-    def _check(self, extra: int) -> None:
-        limits = self.limits
-        if limits.memory is not None and (self.made + extra) * LABEL_BYTES > limits.memory:
-            raise _Stop(Termination.MEMORY_LIMIT)
-        if limits.seconds is not None and time.monotonic() - self.started > limits.seconds:
-            raise _Stop(Termination.TIME_LIMIT)
 
     def _push_all(self, label: _Label) -> None:
         """Push a label, and the end of the schedule where that may be."""
@@ -154,7 +126,7 @@ class _TimesSearch:
 
     def _admitted(self, label: _Label) -> bool:
         """Whether no expanded label of the same state is as good."""
-        self._check(0)
+        self.check(0)
         front = self.fronts.setdefault(label.state, [])
         no_worse, times, now = self.record.no_worse, label.times, label.now
         if any(other.now <= now and no_worse(other.times, other.now, times, now) for other in front):
@@ -178,14 +150,7 @@ class _TimesSearch:
 
     def _expand(self, label: _Label) -> None:
         """Push the labels that one more batch leads to."""
-        best: dict[State, tuple[int, Load]] = {}
-        for pattern in self.space.patterns(label.state):
-            for _, targets, load in self.space.batches(pattern, len(label.state), None):
-                child = tuple(sorted(targets))
-                took = load_time(self.ticks, self.extra, load) * self.per_tick
-                if child != label.state and (child not in best or took < best[child][0]):
-                    best[child] = took, load
-        for child, (took, load) in best.items():
+        for child, (took, load) in self.shortest(label.state).items():
             moved = [self.space.nodes[i].kind for i in label.state if i not in child]
             began = max(label.now, *(self.record.arrivals[k] for k in moved))
             times = self._times(label, child, began + took)
@@ -205,16 +170,7 @@ class _TimesSearch:
         label = goal if goal.load is not None or goal.parent is None else goal.parent
         while label.parent is not None and label.load is not None:
             before = label.parent
-            groups = self.space.groups(before.state)
-            chosen = self.space.find_batch(before.state, label.state, label.load)
-            tokens, evict = {}, []
-            for (number, _), (move,) in zip(groups, chosen, strict=True):
-                name = self.instance.requests[self.space.nodes[number].kind].id
-                if move.tokens:
-                    tokens[name] = move.tokens
-                if move.evicts:
-                    evict.append(name)
-            start = Fraction(label.began, self.unit) if label.began > before.now else None
-            batches.append(Batch(tokens, tuple(evict), start))
+            start = label.began if label.began > before.now else None
+            batches.append(self.batch(before.state, label.state, label.load, start))
             label = before
         return Schedule(self.instance.name, tuple(reversed(batches)))

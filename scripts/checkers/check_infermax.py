@@ -3008,7 +3008,7 @@ def knee(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     batch, corner = alpha - below + kappa, Fraction(fixed, slope)
     alone = omega * below / full, -(kappa + omega * below) / corner
     paid += batch * area / full + least_of_decodes(kinds, alone, beside_prompts(instance, beta, full))
-    paid += waiting(instance, evidence, corner, batch / full, theta * slope)
+    paid += waiting(instance, evidence, corner, batch / full, theta * slope, -(-area // full))
     return paid / instance.scale
 
 
@@ -3052,7 +3052,7 @@ def least_of_decodes(kinds: Kinds, one: KvPrice, other: KvPrice) -> Fraction:
 
 
 def waiting(
-    instance: Instance, evidence: Field, corner: Fraction, wait: Fraction, beyond: Fraction
+    instance: Instance, evidence: Field, corner: Fraction, wait: Fraction, beyond: Fraction, terms: int
 ) -> Fraction:
     """What tokens pay that fill memory, or that are beyond the knee.
 
@@ -3066,13 +3066,14 @@ def waiting(
         Ticks for a token of KV that nobody uses in a batch who makes a token.
     beyond : Fraction
         Ticks for a token of a batch beyond the knee.
+    terms : int
+        Of the ramp, at most.
     """
     kinds = instance.since()
     full, most = instance.capacity // instance.block * instance.block, instance.batch_tokens
-    area = sum(c * (o * i + o * (o - 1) // 2) for i, o, c in kinds)
     refills = evidence["refills"].whole(0, 100)
     prompts = evidence["prompts"].whole(0, 100 - refills)
-    length = evidence["batches"].whole(0, -(-area // full))
+    length = evidence["batches"].whole(0, terms)
     corners = [min(corner, Fraction(most)), Fraction(most)]
     rest = beyond * (100 - refills - prompts) / 100
     lines = [(wait * x, rest * max(Fraction(0), x - corner)) for x in corners]

@@ -59,20 +59,20 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import permutations
 from typing import Any, NamedTuple
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.closed_form import decode_presence
-from infermax_opt.infermax.bounds.counts import blocks_of, count_batches
+from infermax_opt.infermax.bounds.counts import BatchCounts, blocks_of, count_batches_of
 from infermax_opt.infermax.bounds.least_work import Totals, spreads
 from infermax_opt.infermax.bounds.pieces import few_pieces
 from infermax_opt.infermax.bounds.ramp import MAX_BATCHES, filling_terms
 from infermax_opt.infermax.bounds.sizes import Sizes
 from infermax_opt.infermax.bounds.token_payments import least_payments
-from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.instance import Instance, RequestType
 
 __all__ = ["knee_bound"]
 
@@ -92,8 +92,9 @@ MOVES = 20
 def knee_bound(instance: Instance) -> LowerBound | None:
     """Best knee bound on the makespan over pairs of pieces; None where no two have a knee."""
     best = None
+    served = _Served(instance)
     for flat, steep in _pairs(instance):
-        found = _Pair(instance, flat, steep).bound()
+        found = _Pair(served, flat, steep).bound()
         if best is None or found.value > best.value:
             best = found
     return best
@@ -134,24 +135,66 @@ class _Price(NamedTuple):
     constant: Fraction
 
 
+class _Served:
+    """What all pairs have in common: sums over the requests, found when they are asked for."""
+
+    def __init__(self, instance: Instance):
+        self.instance = instance
+
+    @functools.cached_property
+    def sizes(self) -> Sizes:
+        """Lengths of the requests."""
+        return Sizes.of(self.instance.types)
+
+    @functools.cached_property
+    def counts(self) -> BatchCounts:
+        """Batches that are needed."""
+        return count_batches_of(self.instance, self.sizes)
+
+    @functools.cached_property
+    def totals(self) -> Totals:
+        """Work of all requests."""
+        return Totals.of(self.instance, self.instance.types)
+
+    @functools.cached_property
+    def held(self) -> int:
+        """KV tokens that those hold who make a token, summed over batches: A."""
+        return int(blocks_of(self.sizes, 1))
+
+    @functools.cached_property
+    def inputs(self) -> Counter[int]:
+        """Requests by their prompt tokens."""
+        return self._by(lambda kind: kind.input_tokens)
+
+    @functools.cached_property
+    def cached(self) -> Counter[int]:
+        """Requests by the tokens that they hold at the end."""
+        return self._by(lambda kind: kind.input_tokens + kind.output_tokens - 1)
+
+    @functools.cached_property
+    def largest(self) -> int:
+        """Most tokens that a request holds."""
+        return max(self.cached)
+
+    def _by(self, tokens: Callable[[RequestType], int]) -> Counter[int]:
+        found = Counter[int]()
+        for kind in self.instance.types:
+            found[tokens(kind)] += len(kind.members)
+        return found
+
+
 class _Pair:
     """What a pair of pieces proves, in ticks."""
 
-    def __init__(self, instance: Instance, flat: int, steep: int):
-        ticks, system, kinds = instance.cost.ticks, instance.system, instance.types
-        self.instance, self.flat, self.steep = instance, flat, steep
+    def __init__(self, served: _Served, flat: int, steep: int):
+        instance = served.instance
+        ticks, system = instance.cost.ticks, instance.system
+        self.served, self.instance, self.flat, self.steep = served, instance, flat, steep
         self.fixed: int = ticks.alpha[flat] - ticks.alpha[steep]
         self.slope: int = ticks.beta[steep] - ticks.beta[flat]
         self.knee = Fraction(self.fixed, self.slope)
         self.width = max(1, math.ceil(self.knee))
         self.full = system.kv_capacity // system.block_size * system.block_size
-        self.sizes, self.counts = Sizes.of(kinds), count_batches(instance, kinds)
-        self.totals = Totals.of(instance, kinds)
-        self.held = blocks_of(self.sizes, 1)
-        self.inputs, self.cached = Counter[int](), Counter[int]()
-        for kind in kinds:
-            self.inputs[kind.input_tokens] += len(kind.members)
-            self.cached[kind.input_tokens + kind.output_tokens - 1] += len(kind.members)
 
     def bound(self) -> LowerBound:
         """The best that was found."""
@@ -190,13 +233,13 @@ class _Pair:
 
     def _without_tokens(self, setting: _Setting) -> Fraction:
         """What is paid but for what tokens pay that wait, or lie beyond the knee."""
-        instance, ticks = self.instance, self.instance.cost.ticks
+        instance, served, ticks = self.instance, self.served, self.instance.cost.ticks
         theta, kappa = Fraction(setting.share, WHOLE), self._kappa(setting)
-        work = theta * self.totals.least_work(instance, self.flat)
-        work += (1 - theta) * self.totals.least_work(instance, self.steep)
-        decodes = decode_presence(instance, self.totals, self.counts, ticks.beta[self.flat])
-        work += max(paid for paid, _ in decodes) + (Fraction(ticks.p0) - kappa) * self.counts.prefill
-        batches = self._batch(setting) * Fraction(self.held, self.full)
+        work = theta * served.totals.least_work(instance, self.flat)
+        work += (1 - theta) * served.totals.least_work(instance, self.steep)
+        decodes = decode_presence(instance, served.totals, served.counts, ticks.beta[self.flat])
+        work += max(paid for paid, _ in decodes) + (Fraction(ticks.p0) - kappa) * served.counts.prefill
+        batches = self._batch(setting) * Fraction(served.held, self.full)
         return work + batches + self._decodes(setting)
 
     def _below(self, setting: _Setting) -> Fraction:
@@ -220,15 +263,16 @@ class _Pair:
         kv = Fraction(setting.kv, WHOLE) * self._below(setting)
         alone = _Price(kv / self.full, -(self._kappa(setting) + kv) / self.knee)
         less, more = sorted((alone, self.beside))  # by slope, then by constant
-        inputs, outputs, counts = self.sizes
+        inputs, outputs, counts = self.served.sizes
         largest = 0
         if less.slope < more.slope:  # the least one up to so many tokens is the steep one
             crossing = (less.constant - more.constant) / (more.slope - less.slope)
-            largest = min(max(math.ceil(crossing) - 1, 0), max(self.cached) + 1)
+            largest = min(max(math.ceil(crossing) - 1, 0), self.served.largest + 1)
         number = np.minimum(np.maximum(largest - inputs, 0), outputs - 1)
         some = int((counts * number).sum())
         held = int((counts * (number * inputs + number * (number + 1) // 2)).sum())
-        rest, left = self.totals.later - some, self.totals.reads + self.totals.later - held
+        totals = self.served.totals
+        rest, left = totals.later - some, totals.reads + totals.later - held
         return more.slope * held + more.constant * some + less.slope * left + less.constant * rest
 
     @functools.cached_property
@@ -253,15 +297,15 @@ class _Pair:
         most = self.instance.system.max_batch_tokens
         corners = [min(self.knee, Fraction(most)), Fraction(most)]
         lines = [(wait * x, beyond * max(Fraction(0), x - self.knee)) for x in corners]
-        terms, length = filling_terms(batch, lines, min(-(-self.held // self.full), MAX_BATCHES))
+        terms, length = filling_terms(batch, lines, min(-(-self.served.held // self.full), MAX_BATCHES))
         return paid + terms, length
 
     def _refills(self, wait: Fraction, dear: Fraction) -> Fraction:
         """What tokens pay that are processed to the places of those who have ended."""
         if dear == 0:
             return Fraction(0)
-        largest = min(dear, wait * ((max(self.cached) - 1) // self.width))
-        paid = least_payments(self.cached, wait, Fraction(0), self.width, dear)
+        largest = min(dear, wait * ((self.served.largest - 1) // self.width))
+        paid = least_payments(self.served.cached, wait, Fraction(0), self.width, dear)
         return max(Fraction(0), paid - self.full * largest)
 
     def _prompts(self, wait: Fraction, dear: Fraction) -> Fraction:
@@ -269,5 +313,5 @@ class _Pair:
         square = Fraction(2 * self.instance.cost.ticks.p1 if spreads(self.instance) else 0)
         width = self.instance.system.prefill_budget
         if dear == 0:
-            return least_payments(self.inputs, wait, square, width, None)
-        return least_payments(self.inputs, wait, square, min(width, self.width), dear)
+            return least_payments(self.served.inputs, wait, square, width, None)
+        return least_payments(self.served.inputs, wait, square, min(width, self.width), dear)

@@ -82,10 +82,12 @@ def anytime_plans(
 
     ordered = sequences_help(instance)
     few = lives_help(instance)
+    planner, backlog = Planner(instance, seed=seed), BacklogPlanner(instance, seed=seed)
     if instance.policy.hybrid_batching and any(instance.cost.mixed):
         until = deadline if len(instance.types) > CLASSES else _until(APART_SHARE, deadline)
-        yield from _beside_or_apart(instance, seed, until)
-    planner, backlog = Planner(instance, seed=seed), BacklogPlanner(instance, seed=seed)
+        yield from _beside_or_apart(instance, planner, backlog, seed, until)
+        if deadline is not None and time.monotonic() >= deadline:
+            return
     rivals = ordered or few or backlog.helps or _beams_do_well(instance)
     yield from planner.improve(_until(LIST_SHARE if rivals else MANY_SHARE, deadline))
     yield from backlog.improve(planner.best, _until(BACKLOG_SHARE, deadline))
@@ -98,23 +100,32 @@ def anytime_plans(
     yield from _searched(instance, planner, backlog, upper, known, done, seed, deadline)
 
 
-def _beside_or_apart(instance: Instance, seed: int, deadline: float | None) -> Iterator[tuple[str, Schedule]]:
+def _beside_or_apart(
+    instance: Instance, planner: Planner, backlog: BacklogPlanner, seed: int, deadline: float | None
+) -> Iterator[tuple[str, Schedule]]:
     """Plans for an instance in which prompts and decodes cost more beside each other.
 
     Three planners have their turns, and the one with the best schedule goes on: that of the instance without
     hybrid batching, that in which prompts queue, and the list planner, which knows nothing of that cost.
+
+    Parameters
+    ----------
+    instance : Instance
+    planner, backlog : Planner, BacklogPlanner
+        The latter two.
+    seed : int
+    deadline : float, optional
+        Moment of `time.monotonic` at which to stop.
     """
-    from infermax_opt.infermax.planners.backlog.planner import BacklogPlanner
     from infermax_opt.infermax.planners.plan.planner import Planner
     from infermax_opt.infermax.replay.fast import replay
 
     apart = replace(instance, policy=replace(instance.policy, hybrid_batching=False))
-    separate, together = Planner(apart, seed=seed), Planner(instance, seed=seed)
-    backlog = BacklogPlanner(instance, seed=seed)
+    separate = Planner(apart, seed=seed)
     ways: list[Callable[[float | None], Iterator[tuple[str, Schedule]]]] = [
         lambda until: ((f"apart:{name}", schedule) for name, schedule in separate.improve(until)),
         lambda until: backlog.improve(deadline=until),
-        together.improve,
+        planner.improve,
     ]
     best: list[float] = [math.inf] * len(ways)
     for k, share in enumerate(TURNS):

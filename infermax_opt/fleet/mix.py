@@ -21,7 +21,7 @@ from infermax_opt.fleet.routing.policies import Router
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 
-__all__ = ["Mix", "best_mix", "mixes"]
+__all__ = ["Mix", "mixes"]
 
 #: Mixes that are tried, besides those of one type.
 TRIED = 40
@@ -61,23 +61,6 @@ class Mix:
     def lower(self) -> Fraction | None:
         """Least price, proved; None if no mix is enough."""
         return self.bound.price
-
-
-def best_mix(
-    questions: Sequence[FleetQuestion],
-    prices: Sequence[Fraction],
-    singles: Sequence[int | None],
-    scheduler: str = "sarathi",
-) -> Mix:
-    """The cheapest mix that is found.
-
-    Parameters
-    ----------
-    questions, prices, singles, scheduler
-        As for `mixes`.
-    """
-    *_, best = mixes(questions, prices, singles, scheduler)
-    return best
 
 
 def mixes(

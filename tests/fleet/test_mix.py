@@ -15,7 +15,7 @@ from infermax_opt.fleet.bounds.mix import mix_bound
 from infermax_opt.fleet.checker.certificate import least_price
 from infermax_opt.fleet.checker.mix import Cut, Cuts, cheapest
 from infermax_opt.fleet.checker.windows import NEVER
-from infermax_opt.fleet.mix import best_mix
+from infermax_opt.fleet.mix import Mix, mixes
 from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
@@ -24,6 +24,12 @@ from tests.fleet.tiny import POINTS, tiny_fleet
 from tests.infermax.tiny import cost_model
 from tests.infermax.vector_oracle import TooMany, vector_optimum
 from tests.support import PAPER
+
+
+def best_mix(questions: list[FleetQuestion], prices: list[Fraction], singles: list[int | None]) -> Mix:
+    """The last one, which is the cheapest that is found."""
+    *_, best = mixes(questions, prices, singles)
+    return best
 
 
 def cheapest_by_enumeration(questions: list[FleetQuestion], prices: list[Fraction]) -> Fraction | None:

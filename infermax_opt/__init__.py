@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     from infermax_opt.files.instances import read_instance, write_instance, write_schedule
     from infermax_opt.files.pages import write_page
     from infermax_opt.files.results import read_schedule_or_claim, write_result
-    from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, plan
+    from infermax_opt.fleet.machine_types import MachineType
+    from infermax_opt.fleet.plan import plan
+    from infermax_opt.fleet.plan_row import PlanOptions, PlanRow
     from infermax_opt.foreign.export.formulation import ExportedFormulation
     from infermax_opt.foreign.export.requests import ExportedRequests
     from infermax_opt.foreign.reading import read_run
@@ -292,7 +294,9 @@ _HOMES = {
     "files.instances": "read_instance write_instance write_schedule",
     "files.pages": "write_page",
     "files.results": "read_schedule_or_claim write_result",
-    "fleet.plan": "MachineType PlanOptions PlanRow plan",
+    "fleet.machine_types": "MachineType",
+    "fleet.plan": "plan",
+    "fleet.plan_row": "PlanOptions PlanRow",
     "foreign.export.formulation": "ExportedFormulation",
     "foreign.export.requests": "ExportedRequests",
     "foreign.reading": "read_run",

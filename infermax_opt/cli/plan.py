@@ -29,7 +29,8 @@ from infermax_opt.core.options import also_read, decimal, window
 
 if TYPE_CHECKING:
     from infermax_opt.core.band import Band
-    from infermax_opt.fleet.plan import MachineType, PlanOptions, PlanRow, Split, Variant
+    from infermax_opt.fleet.machine_types import MachineType, Variant
+    from infermax_opt.fleet.plan_row import PlanOptions, PlanRow, Split
     from infermax_opt.fleet.report import Proofs
     from infermax_opt.fleet.sweep import Plan
 
@@ -252,8 +253,7 @@ def plan(
 
     if options["mix"] and options["prices"] is None:
         raise InputError("needs the prices of the types: --prices", field="mix")
-    check_output(output, trace_file)
-    for name in _outputs(output):
+    for name in (output, *_outputs(output)):
         check_output(name, trace_file)
     if certificates is not None:
         check_folder(certificates)
@@ -305,7 +305,7 @@ def _asked(
     skip_unfit: bool,
     options: dict[str, Any],
 ) -> PlanOptions:
-    from infermax_opt.fleet.plan import PlanOptions
+    from infermax_opt.fleet.plan_row import PlanOptions
     from infermax_opt.fleet.planned import PLANNED, check_schedulers
     from infermax_opt.fleet.scaling import Scaling
     from infermax_opt.fleet.upper import SCHEDULERS
@@ -325,7 +325,7 @@ def _asked(
 
 def _variants(options: dict[str, Any]) -> list[Variant]:
     """All factors of the band with all overheads, what is as given first."""
-    from infermax_opt.fleet.plan import Variant
+    from infermax_opt.fleet.machine_types import Variant
 
     band = options["band"]
     factors = [Fraction(1), *((band.low, band.high) if band is not None else ())]
@@ -334,7 +334,7 @@ def _variants(options: dict[str, Any]) -> list[Variant]:
 
 
 def _split(options: dict[str, Any]) -> Split | None:
-    from infermax_opt.fleet.plan import Split
+    from infermax_opt.fleet.plan_row import Split
 
     if options["split"] is None:
         return None
@@ -343,7 +343,7 @@ def _split(options: dict[str, Any]) -> Split | None:
 
 
 def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[MachineType]:
-    from infermax_opt.fleet.plan import MachineType
+    from infermax_opt.fleet.machine_types import MachineType
     from infermax_opt.fleet.prices import read_prices
     from infermax_opt.infermax.data.instance import System
     from infermax_opt.infermax.data.profiles import load_profile, read_profile

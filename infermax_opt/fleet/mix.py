@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from math import inf
 from typing import Any
 
 from infermax_opt.fleet.bounds.mix import MixBound, mix_bound
+from infermax_opt.fleet.exact import SEARCH, Cheapest, cheapest, few, replayed
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Router
@@ -30,6 +31,8 @@ SEEN = 50_000
 #: Of the work that balances two types, what the first of them gets.
 SLACKS = (1.0, 0.9, 1.1)
 TINY = 1e-12
+#: On all machines of a mix.
+ONLINE = "sarathi"
 POLICIES = ("least_kv", "slo_aware")
 
 
@@ -49,6 +52,8 @@ class Mix:
     routes : list of (int, int)
         Type and machine of each request, in the order of the first question's `everyone`; -1 and -1 for none;
         empty for a mix of one type.
+    decided : Cheapest or None
+        The cheapest mix, where all routings and schedules of few requests were searched.
     """
 
     bound: MixBound
@@ -56,21 +61,27 @@ class Mix:
     machines: tuple[int, ...] = ()
     scheduler: str | None = None
     routes: list[tuple[int, int]] = field(default_factory=list)
+    decided: Cheapest | None = None
 
     @property
     def lower(self) -> Fraction | None:
-        """Least price, proved; None if no mix is enough."""
-        return self.bound.price
+        """Least price, proved by the certificate of the bound, or by search; None if no mix is enough."""
+        return self.bound.price if self.decided is None else self.decided.price
+
+    @property
+    def certified(self) -> bool:
+        """Whether the certificate of the bound proves the least price."""
+        return self.lower == self.bound.price
 
 
 def mixes(
     questions: Sequence[FleetQuestion],
     prices: Sequence[Fraction],
     singles: Sequence[int | None],
-    scheduler: str = "sarathi",
+    knows: bool = False,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Mix]:
-    """The cheapest fleet of one type that is known, with the bound; then the cheapest mix that is found.
+    """The cheapest fleet of one type that is known, with the bound; then ever cheaper mixes that are found.
 
     Parameters
     ----------
@@ -80,27 +91,62 @@ def mixes(
         Of an hour of each type.
     singles : sequence of int or None
         Machines of each type that are enough by themselves, if known.
-    scheduler : str
-        On all machines.
+    knows : bool
+        Whether mixes of machines that know all outputs count, too.
     tell : callable, optional
         Takes lines of progress; may raise, to stop.
     """
     bound = mix_bound(questions, prices)
+    best = Mix(bound, None)
     if bound.price is None:
-        yield Mix(bound, None)
+        yield best
         return
-    best: tuple[Fraction | None, tuple[int, ...]] = None, ()
     for k, (price, count) in enumerate(zip(prices, singles, strict=True)):
-        if count is not None and (best[0] is None or price * count < best[0]):
-            best = price * count, tuple(count if t == k else 0 for t in range(len(prices)))
-    yield Mix(bound, *best)
-    for price, mix in _in_order(bound, best[0]):
+        if count is not None and (best.price is None or price * count < best.price):
+            best = Mix(bound, price * count, tuple(count if t == k else 0 for t in range(len(prices))))
+    yield best
+    found = _online(questions, bound, best.price, tell)
+    if found is not None:
+        best = found
+        yield best
+    if best.price != best.lower and few(questions):
+        decided = cheapest(questions, prices, tell)
+        if decided is not None:
+            yield _decided(questions, best, decided, knows)
+
+
+def _online(
+    questions: Sequence[FleetQuestion],
+    bound: MixBound,
+    most: Fraction | None,
+    tell: Callable[[str], None],
+) -> Mix | None:
+    """The cheapest mix that an online scheduler is seen to need, below what is known."""
+    for price, mix in _in_order(bound, most):
         tell(f"mix at {float(price):g}")
         for dealt in _deals(bound, mix):
-            routes = _reached(questions, mix, dealt, scheduler)
+            routes = _reached(questions, mix, dealt, ONLINE)
             if routes is not None:
-                yield Mix(bound, price, mix, scheduler, routes)
-                return
+                return Mix(bound, price, mix, ONLINE, routes)
+    return None
+
+
+def _decided(questions: Sequence[FleetQuestion], best: Mix, decided: Cheapest, knows: bool) -> Mix:
+    """The best mix so far and what a search of all says, whose mix is replayed if it counts."""
+    if not knows or decided.fleet is None or decided.price == best.price:
+        return replace(best, decided=decided)
+    routes, machines, good = [(-1, -1)] * questions[0].size, list[int](), 0
+    for kind, question in enumerate(questions):
+        mine = [members for of, members in decided.fleet if of == kind]
+        machines.append(len(mine))
+        if mine:
+            good += len(replayed(question, mine)[1].good)
+        for machine, members in enumerate(mine):
+            for place in members:
+                routes[place] = kind, machine
+    if good < questions[0].must:
+        raise AssertionError("machines that keep the limits of all their requests keep the share")
+    return Mix(best.bound, decided.price, tuple(machines), SEARCH, routes, decided)
 
 
 def _in_order(bound: MixBound, most: Fraction | None) -> Iterator[tuple[Fraction, tuple[int, ...]]]:

@@ -244,9 +244,10 @@ def _mixes(mixed: Sequence[Row]) -> str:
         lines.append([one["rate"], *(one[key] for key in keys), parts])
     ranges = [(f"rate {one['rate']:g}", one[keys[0]], one[keys[1]]) for one in mixed]
     behind = table(title, ("rate", *keys, "mix found"), lines)
+    searched = "" if all(one["certified"] for one in mixed) else "Some lower bounds are those of a search. "
     words = (
         "Machines of several types together. No mix costs less than the lower bound; that of the upper was "
-        "replayed. Found: " + "; ".join(f"{line[3]} at rate {line[0]:g}" for line in lines)
+        f"replayed. {searched}Found: " + "; ".join(f"{line[3]} at rate {line[0]:g}" for line in lines)
     )
     drawn = figure(title, range_chart(title, ranges, "price of an hour"), behind)
     return section("Mixes", paragraph(f"{words}."), grid([drawn]))
@@ -288,7 +289,7 @@ def _proof_section(rows: Sequence[Row], online_knows: Sequence[str], folder: str
     for row in rows:
         by = UNKNOWN if row["policy"] is None else f"{row['policy']} with {row['scheduler']}"
         name = f"{row['machine']}, rate {row['rate']:g}"
-        status = _proved(STATUSES[row["status"]], row["certified"])
+        status = _proved(STATUSES[row["status"]], row["certified"], row["certified_lower"])
         lines.append([name, row["lower"], row["upper"], status, by, _proof(row["certificate"], folder)])
         for side in ("prefill", "decode") if row["split_never"] is not None else ():
             low, high = row[f"split_{side}_lower"], row[f"split_{side}_upper"]
@@ -323,9 +324,21 @@ def _pool_status(row: Row, low: int | None, high: int | None) -> str:
     return _proved(STATUSES[known], row["split_certified"])
 
 
-def _proved(status: str, certified: bool) -> str:
-    """A status, and whether a checker has the time for the proof."""
-    return status if certified else f"{status}; not certified: its proof takes longer than a checker works"
+def _proved(status: str, certified: bool, otherwise: int | None = None) -> str:
+    """A status, and whether a checker has the time for the proof.
+
+    Parameters
+    ----------
+    status : str
+    certified : bool
+    otherwise : int, optional
+        What the certificate proves where more was proved by a search.
+    """
+    if certified:
+        return status
+    if otherwise is not None:
+        return f"{status}, by a search of all routings and schedules; the certificate proves {otherwise}"
+    return f"{status}; not certified: its proof takes longer than a checker works"
 
 
 def _proof(name: str | None, folder: str) -> Any:

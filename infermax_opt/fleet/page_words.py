@@ -27,7 +27,8 @@ MEANINGS = (
         "Every routing and every schedule needs that many machines, also such that know the future. In "
         "windows of time, what requests need at least is set against what machines can do; an adversary "
         "chooses who misses. A certificate holds all numbers, and a checker that needs only the standard "
-        "library recomputes them.",
+        "library recomputes them. Of a few short requests all routings and schedules may be searched "
+        "instead, as the status says.",
     ),
     (
         "upper",

@@ -31,7 +31,7 @@ from infermax_opt.infermax.schedulers.presets import preset
 
 __all__ = [
     "ALONE", "PLANNED", "PROMISES", "QUEUE", "Asked", "Dear", "Search", "check_schedulers", "fewest",
-    "fewest_planned", "may_plan", "online_of", "planned_with", "routing_of", "uppers",
+    "fewest_planned", "knows_outputs", "may_plan", "online_of", "planned_with", "routing_of", "uppers",
 ]  # fmt: skip
 
 #: Its name among schedulers, and those of its routings among policies.
@@ -88,9 +88,19 @@ Tried = tuple[Plan, list[int], Pilot]
 
 def may_plan(question: FleetQuestion, schedulers: Sequence[str]) -> bool:
     """Whether a plan with all knowledge is asked for, and there is one: not where outputs are predicted."""
+    return knows_outputs(question, schedulers) and dispatches(question.workload)
+
+
+def knows_outputs(question: FleetQuestion, schedulers: Sequence[str]) -> bool:
+    """Whether plans with all knowledge are asked for, and outputs are not predicted.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    schedulers : sequence of str
+    """
     requests = question.workload.requests
-    knows = all(r.predicted_output_tokens is None for r in requests)
-    return PLANNED in schedulers and knows and dispatches(question.workload)
+    return PLANNED in schedulers and all(r.predicted_output_tokens is None for r in requests)
 
 
 def online_of(schedulers: Sequence[str]) -> tuple[str, ...]:

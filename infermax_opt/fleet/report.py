@@ -12,7 +12,7 @@ from infermax_opt.fleet.autoscaling import Autoscaled
 from infermax_opt.fleet.figures import least, number
 from infermax_opt.fleet.machine_types import MachineType
 from infermax_opt.fleet.mix import Mix
-from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow, Split
+from infermax_opt.fleet.plan_row import HOUR, PlanOptions, PlanRow, Split
 from infermax_opt.fleet.split import SplitPlan
 from infermax_opt.fleet.sustains import Sustained
 from infermax_opt.fleet.sweep import Plan
@@ -29,7 +29,7 @@ COLUMNS = (
     "windows_hours_upper", "split_prefill_lower", "split_prefill_upper", "split_decode_lower",
     "split_decode_upper", "split_lower", "split_upper", "split_never", "split_ratio", "split_work_ratio",
     "split_cost_per_million_lower", "split_cost_per_million_upper", "split_left_out", "seconds",
-    "certified", "split_certified", "question_sha256", "split_question_sha256",
+    "certified", "certified_lower", "split_certified", "question_sha256", "split_question_sha256",
 )  # fmt: skip
 
 #: What routing policies know that nobody knows online.
@@ -79,7 +79,8 @@ def _values(row: PlanRow) -> dict[str, Any]:
         **_window_values(row.windows),
         **_split_values(row),
         "seconds": round(row.seconds, 1),
-        "certified": row.bound.certified,
+        "certified": row.certified,
+        "certified_lower": row.bound.machines if row.bound.certified else None,
         "question_sha256": question.sha256,
     }
 
@@ -252,6 +253,7 @@ def mix_to_json(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, 
     return {
         "rate": number(rate),
         "price_per_hour_lower": least(lower, upper),
+        "certified": mix.certified,
         "price_per_hour_upper": number(upper),
         "gap": None if lower is None or not upper else number((upper - lower) / upper, "ceiling"),
         "machines": {name: n for name, n in zip(names, mix.machines or (0,) * len(names), strict=True) if n},

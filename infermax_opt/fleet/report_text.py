@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from infermax_opt.files.text import UNKNOWN, aligned
 from infermax_opt.fleet.autoscaling import Autoscaled
 from infermax_opt.fleet.figures import bounds, cell, share, short
 from infermax_opt.fleet.machine_types import AS_GIVEN
-from infermax_opt.fleet.plan import HOUR, PlanOptions, PlanRow
+from infermax_opt.fleet.mix import Mix
+from infermax_opt.fleet.plan_row import HOUR, PlanOptions, PlanRow
 from infermax_opt.fleet.report import known_ahead, mix_to_json
 from infermax_opt.fleet.split import SplitPlan
 from infermax_opt.fleet.sustains import Sustained
@@ -16,6 +19,8 @@ __all__ = ["plan_text"]
 
 #: What is said of a proof that no checker would read to its end.
 NOT_CERTIFIED = "its certificate takes longer than a checker works: not certified"
+#: The same of one that was proved by searching all routings and schedules.
+BY_SEARCH = "lower by a search of all routings and schedules"
 
 
 def plan_text(plan: Plan, options: PlanOptions) -> str:
@@ -29,19 +34,36 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
         lines += _remarks(row)
     for name, one in plan.sustained:
         lines.append(f"{one.machines} x {name}: {_rates(one)}")
-    for rate, mix in plan.mixes:
-        told = mix_to_json(rate, mix, plan.rows)
-        parts = " + ".join(f"{n} x {name}" for name, n in told["machines"].items()) or UNKNOWN
-        prices = bounds(mix.lower, mix.price)
-        lines.append(f"cheapest mix at rate {float(rate):g}: {parts}; {prices} an hour")
+    lines += [_cheapest(rate, mix, plan) for rate, mix in plan.mixes]
     if plan.stopped is not None:
         lines.append(f"stopped by {plan.stopped}; what is above is what was known")
-    none = f" ({UNKNOWN}: no number is enough)" if any(row.lower is None for row in plan.rows) else ""
-    lines.append(
-        f"lower: every routing and schedule needs that many{none}, proved by a certificate; upper: replayed; "
-        + "; ".join(["online: of these without the plan that knows the future", *known_ahead(plan)])
-    )
+    lines.append("; ".join(_meanings(plan)))
     return "\n".join(lines)
+
+
+def _meanings(plan: Plan) -> list[str]:
+    """What the numbers mean."""
+    none = f" ({UNKNOWN}: no number is enough)" if any(row.lower is None for row in plan.rows) else ""
+    certified = all(row.certified or not row.bound.certified for row in plan.rows)
+    proved = "proved by a certificate" if certified else "proved by a certificate or, as said, by search"
+    return [
+        f"lower: every routing and schedule needs that many{none}, {proved}",
+        "upper: replayed",
+        "online: of these without the plan that knows the future",
+        *known_ahead(plan),
+    ]
+
+
+def _cheapest(rate: Fraction, mix: Mix, plan: Plan) -> str:
+    """The cheapest mix at a rate, in words."""
+    told = mix_to_json(rate, mix, plan.rows)
+    parts = " + ".join(f"{n} x {name}" for name, n in told["machines"].items()) or UNKNOWN
+    text = f"cheapest mix at rate {float(rate):g}: {parts}; {bounds(mix.lower, mix.price)} an hour"
+    return text if mix.certified else f"{text}; {BY_SEARCH}, its certificate proves {_price(mix.bound.price)}"
+
+
+def _price(price: Fraction | None) -> str:
+    return UNKNOWN if price is None else short(price)
 
 
 def _table(plan: Plan) -> list[tuple[str, ...]]:
@@ -79,6 +101,8 @@ def _remarks(row: PlanRow) -> list[str]:
         lines += [f"  {reason}" for reason in row.impossible]
     if not row.bound.certified:
         lines.append(f"{name}: {NOT_CERTIFIED}")
+    elif not row.certified:
+        lines.append(f"{name}: {BY_SEARCH}, its certificate proves {cell(row.bound.machines)}")
     if row.scaled is not None:
         hours = row.scaled
         how = f"by {hours.policy}, {hours.peak} at once; {short(hours.always / HOUR)} if always on"

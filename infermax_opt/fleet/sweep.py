@@ -11,16 +11,11 @@ from itertools import product
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.interrupts import Stopped
 from infermax_opt.files.traces import Trace
+from infermax_opt.fleet.machine_types import MachineType
 from infermax_opt.fleet.mix import Mix, mixes
-from infermax_opt.fleet.plan import (
-    MachineType,
-    PlanOptions,
-    PlanRow,
-    check_asked,
-    predicted,
-    question_of,
-    rows_at,
-)
+from infermax_opt.fleet.plan import check_asked, predicted, question_of, rows_at
+from infermax_opt.fleet.plan_row import PlanOptions, PlanRow
+from infermax_opt.fleet.planned import knows_outputs
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.sustains import Sustained, sustained
 
@@ -145,7 +140,7 @@ def _steps(trace: Trace, asked: Sweep, known: Plan, watch: _Watch) -> Iterator[N
             wanted = rate, error, variants[0]
             rows = [row for row in known.rows if (row.rate, row.error, row.machine.variant) == wanted]
             place = len(known.mixes)
-            for mix in _mixes(rows, watch):
+            for mix in _mixes(rows, asked.options, watch):
                 known.mixes[place:] = [(rate, mix)]
             yield
     for machine in asked.machines:
@@ -155,10 +150,11 @@ def _steps(trace: Trace, asked: Sweep, known: Plan, watch: _Watch) -> Iterator[N
             yield
 
 
-def _mixes(rows: Sequence[PlanRow], watch: _Watch) -> Iterator[Mix]:
+def _mixes(rows: Sequence[PlanRow], options: PlanOptions, watch: _Watch) -> Iterator[Mix]:
     """Ever cheaper mixes of the types of these rows, all at one rate."""
     prices = [row.machine.price for row in rows if row.machine.price is not None]
-    yield from mixes([row.question for row in rows], prices, [row.upper for row in rows], tell=watch)
+    questions, singles = [row.question for row in rows], [row.upper for row in rows]
+    yield from mixes(questions, prices, singles, knows_outputs(questions[0], options.schedulers), watch)
 
 
 def _sustained(trace: Trace, machine: MachineType, count: int, asked: Sweep, watch: _Watch) -> Sustained:

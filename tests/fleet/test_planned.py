@@ -16,7 +16,8 @@ from infermax_opt.fleet.dispatch import dispatcher
 from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way, dispatches
 from infermax_opt.fleet.dispatch.refusals import Refusals
 from infermax_opt.fleet.dispatch.stretches import Stretches
-from infermax_opt.fleet.plan import MachineType, PlanOptions, Split
+from infermax_opt.fleet.machine_types import MachineType
+from infermax_opt.fleet.plan_row import PlanOptions, Split
 from infermax_opt.fleet.planned import (
     PLANNED,
     PROMISES,

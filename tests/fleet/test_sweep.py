@@ -11,8 +11,9 @@ import pytest
 from infermax_opt.checking import work
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.traces import Trace, TraceRequest
+from infermax_opt.fleet.machine_types import MachineType
 from infermax_opt.fleet.page import plan_page
-from infermax_opt.fleet.plan import MachineType, PlanOptions, Split
+from infermax_opt.fleet.plan_row import PlanOptions, Split
 from infermax_opt.fleet.report import plan_to_json
 from infermax_opt.fleet.report_text import plan_text
 from infermax_opt.fleet.split import _fewest

@@ -95,3 +95,31 @@ def _splits(good: tuple[int, ...], machines: int, feasible: Callable[[tuple[int,
             if feasible((first, *others)) and _splits(left, machines - 1, feasible):
                 return True
     return False
+
+
+def cheapest_by_enumeration(questions: list[FleetQuestion], prices: list[Fraction]) -> Fraction | None:
+    """The cheapest of all choices of who is good, and of all ways to deal them out to machines."""
+    count = len(questions[0].workload.requests)
+    serves: dict[tuple[int, ...], Fraction | None] = {}
+    for size in range(1, count + 1):
+        for members in itertools.combinations(range(count), size):
+            known = [
+                price
+                for question, price in zip(questions, prices, strict=True)
+                if vector_optimum(question.machine(members), POINTS) == 0
+            ]
+            serves[members] = min(known, default=None)
+    best: dict[tuple[int, ...], Fraction | None] = {(): Fraction(0)}
+    for size in range(1, count + 1):
+        for members in itertools.combinations(range(count), size):
+            found = []
+            for more in range(size):
+                for others in itertools.combinations(members[1:], more):
+                    one = serves[(members[0], *others)]
+                    rest = best[tuple(i for i in members[1:] if i not in others)]
+                    if one is not None and rest is not None:
+                        found.append(one + rest)
+            best[members] = min(found, default=None)
+    must = questions[0].must
+    known = [best[some] for some in itertools.combinations(range(count), must)]
+    return min((price for price in known if price is not None), default=None)

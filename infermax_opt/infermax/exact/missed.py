@@ -9,17 +9,15 @@ found, what misses at the next one is a lower bound.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple
 from fractions import Fraction
 from itertools import combinations
-from math import inf, lcm
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, LimitReached, Termination
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import Metric
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.exact.promises import MAX_PROMISED, Promise, Ways
+from infermax_opt.infermax.exact.promises import MAX_PROMISED, Ways, promises_of
 
 __all__ = ["missed_applies", "missed_search"]
 
@@ -42,7 +40,7 @@ def missed_search(
         Objective of a known schedule: only better ones are looked for.
     limits : EngineLimits, optional
     """
-    unit, promises = _promises(instance)
+    unit, promises = promises_of(instance)
     ways = Ways(instance, unit, limits or EngineLimits())
     floor, schedule, termination = Fraction(0), None, Termination.OPTIMAL
     try:
@@ -67,26 +65,6 @@ def missed_search(
         upper=None if schedule is None else floor,
         details={"labels": ways.made},
     )
-
-
-def _promises(instance: Instance) -> tuple[int, list[Promise]]:
-    """Ticks in a second, in which all limits are whole, and what each request promises."""
-    numbers = [value for r in instance.requests for value in (r.arrival, *astuple(r.terms.slo))]
-    whole = [Fraction(value).denominator for value in (*numbers, instance.horizon) if value is not None]
-    unit = lcm(instance.cost.ticks_per_second, *whole)
-    horizon = inf if instance.horizon is None else int(Fraction(instance.horizon) * unit)
-    found = []
-    for request in instance.requests:
-        slo, arrival = request.terms.slo, int(request.arrival * unit)
-        spans = request.output_tokens - 1
-        found.append(
-            Promise(
-                inf if slo.ttft is None else arrival + int(slo.ttft * unit),
-                min(horizon, inf if slo.e2e is None else arrival + int(slo.e2e * unit)),
-                inf if slo.tpot is None or not spans else int(slo.tpot * spans * unit),
-            )
-        )
-    return unit, found
 
 
 def _sets(instance: Instance) -> Iterator[tuple[Fraction, set[int]]]:

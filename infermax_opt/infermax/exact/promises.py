@@ -17,9 +17,10 @@ did.  It is served after all others, by itself, or not at all if it is optional.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from fractions import Fraction
 from itertools import pairwise
-from math import inf
+from math import inf, lcm
 
 from infermax_opt.engines.outcome import EngineLimits
 from infermax_opt.infermax.data.instance import Instance
@@ -27,7 +28,7 @@ from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.exact.moves import Load, Node, State
 from infermax_opt.infermax.exact.told_apart import ToldApart
 
-__all__ = ["MAX_PROMISED", "Promise", "Way", "Ways"]
+__all__ = ["MAX_PROMISED", "Promise", "Way", "Ways", "promises_of"]
 
 #: Most requests: all sets of them may be tried.
 MAX_PROMISED = 8
@@ -47,6 +48,26 @@ class Promise:
     first: float = inf
     last: float = inf
     between: float = inf
+
+
+def promises_of(instance: Instance) -> tuple[int, list[Promise]]:
+    """Ticks in a second, in which all limits are whole, and what each request promises."""
+    numbers = [value for r in instance.requests for value in (r.arrival, *astuple(r.terms.slo))]
+    whole = [Fraction(value).denominator for value in (*numbers, instance.horizon) if value is not None]
+    unit = lcm(instance.cost.ticks_per_second, *whole)
+    horizon = inf if instance.horizon is None else int(Fraction(instance.horizon) * unit)
+    found = []
+    for request in instance.requests:
+        slo, arrival = request.terms.slo, int(request.arrival * unit)
+        spans = request.output_tokens - 1
+        found.append(
+            Promise(
+                inf if slo.ttft is None else arrival + int(slo.ttft * unit),
+                min(horizon, inf if slo.e2e is None else arrival + int(slo.e2e * unit)),
+                inf if slo.tpot is None or not spans else int(slo.tpot * spans * unit),
+            )
+        )
+    return unit, found
 
 
 @dataclass(slots=True)

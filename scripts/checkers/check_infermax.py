@@ -891,6 +891,575 @@ def blocks_up_to(last: int, size: int) -> int:
     return (full + 1) * (2 * last - full * size) // 2
 
 
+# --- infermax_opt/infermax/checker/closed_form.py -------------------------------------------------
+# Proof: closed forms of the makespan, by work and a least number of batches.
+
+
+def closed_form(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Work, attention constants and a least number of batches.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    since = evidence["since"].number()
+    kinds = instance.since(since)
+    require(since >= 0 and len(kinds) > 0, "since: no request arrives then or later")
+    instance.work.spend(50 * len(kinds))
+    served = Served(instance, kinds, evidence, piece)
+    batches = max(served.prefill, count_batches(served))
+    work = instance.token_work(kinds, piece.beta)
+    work += 0 if instance.spread else instance.squares(kinds)
+    if instance.spread and evidence["reference"].value is not None:
+        work += spread_squares(served, batches)
+    paid = piece.alpha * batches + instance.p0 * served.prefill + least_presence(served, batches)
+    return since + Fraction(paid + work, instance.scale)
+
+
+class Served:
+    """Requests whose batches are counted.
+
+    `prefill`: batches that prefill, at least; `decode`: those that decode, at least; `slack`: what
+    refills of a full memory cost more than the work counts, `spare`: of that, what decode presence leaves;
+    `worth`: of a batch that evictions may save; `horizon`: H of the age bound.
+    """
+
+    def __init__(self, instance: Instance, kinds: Kinds, evidence: Field, piece: Piece):
+        self.instance, self.kinds, self.evidence, self.piece = instance, kinds, evidence, piece
+        alone = 0 if instance.chunked else sum(c for i, _, c in kinds if 2 * i > instance.budget)
+        self.prefill = max(alone, -(-sum(i * c for i, _, c in kinds) // instance.budget))
+        later, self.longest = sum((o - 1) * c for _, o, c in kinds), max(o for _, o, _ in kinds)
+        fixed = not instance.preemption
+        self.decode = max(self.longest - 1, -(-later // instance.batch_tokens)) if fixed else 0
+        self.slack = max(0, piece.beta - instance.d1) * instance.capacity
+        refills = 2 * instance.d0 if self.slack >= 2 * instance.d0 else 0  # of it, for decode presence
+        self.least = min(instance.p0, instance.d0)
+        self.spare, self.worth = self.slack - refills, max(1, piece.alpha + self.least)
+        self.horizon: Any = FAR if fixed else self.spare // self.worth
+
+
+def least_presence(served: Served, batches: int) -> int:
+    """Ticks of attention constants besides those of prefill batches."""
+    others = batches - served.prefill
+    return max(paid + served.least * max(0, others - number) for paid, number in decode_presence(served))
+
+
+def decode_presence(served: Served) -> Iterator[tuple[int, int]]:
+    """Ticks of decode batches and how many pay them, at least, by each argument that holds."""
+    instance = served.instance
+    yield instance.d0 * served.decode, served.decode
+    if not instance.preemption or served.slack >= 2 * instance.d0:
+        area = sum(c * ((o - 1) * i + o * (o - 1) // 2) for i, o, c in served.kinds)
+        yield instance.d0 * area // instance.capacity, -(-area // instance.capacity)
+
+
+def spread_squares(served: Served, batches: int) -> int:
+    """Least attention of prompts in chunks: linear in the batches, and no more of them saves alpha."""
+    reference = served.evidence["reference"].whole(max(batches, served.longest))
+    spread = [(served.instance.p1 * i * i * c, reference - o + 1) for i, o, c in served.kinds]
+    saved = sum(-(-s // q**2) for s, q in spread)
+    require(saved <= served.piece.alpha, "reference: saves more than alpha")
+    return sum(s // q + (reference - batches) * (s // q**2) for s, q in spread)
+
+
+def count_batches(served: Served) -> Any:
+    """Least number of batches by the named argument (`infermax_opt.infermax.bounds.counts`, `age`)."""
+    instance, kinds = served.instance, served.kinds
+    argument = served.evidence["argument"].text()
+    if argument in ("longest request", "prefill tail"):
+        return longest_tail(served, alone=argument == "longest request")
+    if argument == "token budget":
+        return -(-sum((i - 1 + o) * c for i, o, c in kinds) // instance.batch_tokens)
+    if argument == "running limit" and instance.running is not None:
+        return -(-sum(o * c for _, o, c in kinds) // instance.running)
+    if argument == "separate phases" and not (instance.preemption or instance.hybrid):
+        return served.prefill + served.decode
+    proofs = proofs_by_memory(served)
+    if argument not in proofs:
+        served.evidence["argument"].fail(f"{shown(argument)} is unknown, or not for this instance")
+    return proofs[argument](served)
+
+
+def proofs_by_memory(served: Served) -> dict[str, Callable[[Served], int]]:
+    """Arguments about KV, where they are for the instance."""
+    proofs: dict[str, Callable[[Served], int]]
+    proofs = {"KV age": kv_age, "KV area": kv_area, "KV slots": kv_slots}
+    if len({(i, o) for i, o, _ in served.kinds}) == 1:
+        proofs["KV spacing"] = kv_spacing
+    return proofs
+
+
+def longest_tail(served: Served, alone: bool) -> int:
+    """Of the requests with so many outputs or more, the last to have its first token is still to decode.
+
+    Each request's own prompt is before that, or, unless `alone`, the prompts of all of them.
+    """
+    ordered = sorted(served.kinds, key=lambda kind: -kind[1])
+    prompts = (i for i, _, _ in ordered) if alone else accumulate(i * c for i, _, c in ordered)
+    pairs = zip(prompts, ordered, strict=True)
+    return max(-(-tokens // served.instance.budget) + o - 1 for tokens, (_, o, _) in pairs)
+
+
+def kv_age(served: Served) -> int:
+    """Tokens by KV size, in ever later batches of a window, waste the KV that those before them take."""
+    instance, horizon = served.instance, served.horizon
+    steps, room = Counter[int](), instance.capacity * sum(c for _, _, c in served.kinds)
+    for i, o, c in served.kinds:
+        steps.update({i: c, i + o: -c})
+    instance.work.spend(10 * (max(steps) - min(steps)))
+    many = volume = waste = 0
+    for size in range(min(steps), max(steps)):
+        many, position = many + steps[size], volume // room
+        late = max(0, many - ((position + 1) * room - volume) // size)
+        waste += many * min(position, horizon) + late * (position < horizon)
+        volume += many * size
+    rounding = 0 if instance.preemption else instance.capacity - 1
+    return (volume + waste + rounding) // instance.capacity
+
+
+def kv_spacing(served: Served) -> int:
+    """Equal requests end so far from each other that memory holds those in it; or evictions cost as much.
+
+    See `infermax_opt.infermax.bounds.spacing`; `cut` is its x in parts of 2**16.
+    """
+    (inputs, outputs, _), count = served.kinds[0], sum(c for _, _, c in served.kinds)
+    apart, unit = served.evidence["cut"].whole(0, outputs << 16), 1 << 16
+    most = min(count, 1 + (served.instance.capacity - (inputs + outputs - 1)) // inputs)
+    served.instance.work.spend(8 * most)
+    evictions, saved = served.instance.preemption, apart * served.worth * served.instance.capacity
+    require(not evictions or saved <= served.spare * inputs * unit, "cut: evictions may cost less")
+    room, last = inputs + outputs - 1 - served.instance.capacity, 1
+    for m in range(2, most + 1):
+        room += inputs + outputs - min(-(-(m - 1) * apart // unit), outputs)
+        if room <= 0:
+            require(m * apart <= outputs * unit, "cut: requests may be closer to each other")
+            last = m
+    alone = -(-inputs // served.instance.budget) + outputs - 1
+    parts = max(0, count - last) * apart
+    return alone + (parts // unit if evictions else -(-parts // unit))
+
+
+def tokens_above(served: Served, level: int) -> tuple[int, int]:
+    """Generated tokens whose KV takes more than `level` blocks: their number, and their blocks."""
+    size, number, volume = served.instance.block, 0, 0
+    for i, o, c in served.kinds:
+        before, last = min(i + o, max(i, level * size + 1)) - 1, i + o - 1
+        number += c * (last - before)
+        volume += c * (blocks_up_to(last, size) - blocks_up_to(before, size))
+    return number, volume
+
+
+def kv_slots(served: Served) -> int:
+    """A batch makes no more tokens of `cut` blocks or more than fit."""
+    capacity = served.instance.capacity // served.instance.block
+    cut = served.evidence["cut"].whole(1, capacity)
+    return -(-tokens_above(served, cut - 1)[0] // (capacity // cut))
+
+
+def kv_area(served: Served) -> int:
+    """Tokens as items of a bin packing problem: the bound L2 of Martello and Toth, for k = `cut`."""
+    capacity = served.instance.capacity // served.instance.block
+    cut = served.evidence["cut"].whole(0, capacity // 2)
+    huge, huge_volume = tokens_above(served, capacity - cut)
+    big = tokens_above(served, capacity // 2)[0]
+    others = tokens_above(served, max(0, cut - 1))[1] - huge_volume  # from the cut on: none beside a huge one
+    return max(big, huge - (-others // capacity))
+
+
+# --- infermax_opt/infermax/checker/token_payments.py ----------------------------------------------
+# Least sums of what tokens pay that wait, share a chunk, or lie beyond a knee.
+#
+# See `infermax_opt.infermax.bounds.token_payments`.
+
+#: Tokens of a group up to which what they pay is listed, where all of a chunk pay the same, and where not;
+#: those beyond pay no less than the next one.
+MAX_LISTED, MAX_SQUARE = 2**20, 2**17
+
+
+def sum_of_payments(
+    work: Work,
+    groups: Iterable[tuple[int, int]],
+    wait: Fraction,
+    more: Fraction,
+    width: int,
+    dear: Fraction | None,
+) -> Fraction:
+    """Ticks that the tokens of some groups pay, at least.
+
+    Parameters
+    ----------
+    work : Work
+    groups : iterable of (int, int)
+        Tokens, and how many groups have so many; at least one.
+    wait, more : Fraction
+        The c-th token of a chunk that waits for r batches pays wait r + more (c - 1); wait is above 0.
+    width : int
+        Tokens of a chunk that pay so, at most.
+    dear : Fraction or None
+        What each other one pays, if there may be any.
+    """
+    listed = list(groups)
+    unit = math.lcm(wait.denominator, more.denominator, 1 if dear is None else dear.denominator)
+    most = min(MAX_SQUARE if more else MAX_LISTED, max(size for size, _ in listed))
+    pays = least_payments(work, most + 1, int(wait * unit), int(more * unit), width)
+    if dear is not None:
+        pays = [min(int(dear * unit), each) for each in pays]
+    work.spend(most + 10 * len(listed))
+    sums, total = [0, *accumulate(pays)], 0
+    for size, count in listed:
+        total += count * (sums[min(size, most)] + (size - min(size, most)) * pays[most])
+    return Fraction(total, unit)
+
+
+def least_payments(work: Work, most: int, wait: int, more: int, width: int) -> list[int]:
+    """So many least ones of wait r + more c for r = 0, 1, ... and c = 0..width-1, rising, and some beyond.
+
+    Parameters
+    ----------
+    work : Work
+    most : int
+        How many, at least 1.
+    wait, more : int
+        The first one is above 0.
+    width : int
+    """
+
+    def enough(limit: int) -> bool:
+        """Whether so many are up to a limit."""
+        work.spend(4 * (limit // wait + 1))
+        rests = range(limit, -1, -wait)
+        return sum(min(width, rest // more + 1) if more else width for rest in rests) >= most
+
+    high = 1
+    while not enough(high * wait):
+        high *= 2
+    low, high = 0, high * wait
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    work.spend(10 * most)
+    found: list[int] = []
+    for start in range(0, low + 1, wait):
+        number = min(width, (low - start) // more + 1 if more else width)
+        found += (start + more * c for c in range(number))
+    return sorted(found)
+
+
+# --- infermax_opt/infermax/checker/ramp.py --------------------------------------------------------
+# Proof: ramp, by what it costs to fill the memory no faster than tokens are processed.
+
+
+def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Work, attention constants, batches by KV area, and what filling the memory costs besides.
+
+    See `infermax_opt.infermax.bounds.ramp`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    kinds = instance.since()
+    instance.work.spend(50 * len(kinds))
+    served = Served(instance, kinds, evidence, piece)
+    capacity, volume = instance.capacity // instance.block, tokens_above(served, 0)[1]
+    require(capacity > 0, "there is no memory")
+    least = -(-volume // capacity)
+    chunks = "prompts" in evidence
+    length = evidence["batches"].whole(0 if chunks else 1, least)
+    percent = evidence["prompts"]["percent"].whole(0, 100) if chunks else 0
+    batches = max(served.prefill, least)
+    share = Fraction(evidence["share"].whole(0, 1000) if "share" in evidence else 1000, 1000)
+    tokens = Fraction(sum((i - 1 + o) * c for i, o, c in kinds), instance.batch_tokens)
+    alpha = share * piece.alpha  # of a batch that is counted by KV, not by tokens
+    paid = (piece.alpha - alpha) * tokens + alpha * Fraction(volume, capacity) + instance.p0 * served.prefill
+    paid += least_presence(served, batches) + instance.token_work(kinds, piece.beta)
+    pairs = sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    paid += instance.p1 * pairs + ramp_terms(instance, piece, alpha, length, 100 - percent)
+    if chunks:
+        paid += prompts_in_chunks(instance, piece, alpha, evidence["prompts"], percent)
+    return paid / instance.scale
+
+
+def prompts_in_chunks(
+    instance: Instance, piece: Piece, waiting: Fraction, given: Field, percent: int
+) -> Fraction:
+    """What prompts pay for the KV that they hold before their last chunk, for attention, or beyond a knee.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : Piece
+        Affine piece of the batch time.
+    waiting : Fraction
+        Ticks for a batch in which the memory is full of prompts that are not done.
+    given : Field
+        Names the piece beyond whose knee with the other one tokens cost more; or none, for no such tokens.
+    percent : int
+        How much of that prompts count.
+    """
+    full = instance.capacity // instance.block * instance.block
+    width = instance.budget
+    dear: Fraction | None = None
+    if given["knee"].value is None:
+        require(percent == 0, "prompts: a share of no knee")
+    else:
+        alpha, beta = instance.pieces[given["knee"].whole(0, len(instance.pieces) - 1)]
+        require(alpha <= piece.alpha and beta > piece.beta, "prompts: the pieces have no knee")
+        width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
+        dear = Fraction(percent * (beta - piece.beta), 100)
+    wait = waiting / full + instance.p2
+    if not wait or not instance.prompts:
+        return Fraction(0)
+    more = Fraction(2 * instance.p1 if instance.spread else 0)
+    return sum_of_payments(instance.work, instance.prompts, wait, more, width, dear)
+
+
+def ramp_terms(instance: Instance, piece: Piece, waiting: Fraction, length: int, percent: int) -> Fraction:
+    """Least cost of not yet full memory and of tokens beyond the piece, in so many batches.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : Piece
+        Affine piece of the batch time.
+    waiting : Fraction
+        Ticks for a batch in which the memory is empty.
+    length : int
+        Batches, the last of which is the first term.
+    percent : int
+        How much of what tokens beyond the piece cost counts here.
+    """
+    most, free = instance.batch_tokens, instance.capacity // instance.block
+    full, together = free * instance.block, 0
+    for i, count in instance.prompts:
+        size = -(-i // instance.block)
+        fitting = min(count, free // size)
+        together, free = together + fitting, free - fitting * size
+    pairs = ((one, other) for one in instance.pieces for other in instance.pieces if one[1] < other[1])
+    crossings = [Fraction(one[0] - other[0], other[1] - one[1]) for one, other in pairs]
+    corners = [Fraction(0), Fraction(most), *(x for x in crossings if 0 < x < most)]
+    above = [max(a + b * x for a, b in instance.pieces) - piece.alpha - piece.beta * x for x in corners]
+    missing = waiting * (full - (instance.block - 1) * together) / full
+    share = Fraction(percent, 100)
+    lines = [(waiting * x / full, share * more) for x, more in zip(corners, above, strict=True)]
+    return filling_terms(instance.work, missing, lines, length)
+
+
+def filling_terms(
+    work: Work, missing: Fraction, lines: list[tuple[Fraction, Fraction]], length: int
+) -> Fraction:
+    """So many terms, each of them what memory that is empty costs less the highest of some lines.
+
+    Parameters
+    ----------
+    work : Work
+    missing : Fraction
+        Ticks for a batch in which the memory is empty.
+    lines : list of (Fraction, Fraction)
+        For some numbers of tokens of a batch, ticks for the memory that they fill, k times in the k-th term,
+        and what they cost besides.
+    length : int
+    """
+    work.spend(length * (5 + 20 * len(lines)))
+    return sum((missing - max(k * a - b for a, b in lines) for k in range(1, length + 1)), Fraction(0))
+
+
+# --- infermax_opt/infermax/checker/knee.py --------------------------------------------------------
+# Proof: knee, by what batches below a knee of the batch time cost, and tokens beyond it.
+
+#: Slope and constant, in ticks by the KV tokens that a decode leaves.
+KvPrice = tuple[Fraction, Fraction]
+
+
+def knee(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Work, batches by KV area, and what they cost below and beyond a knee.
+
+    See `infermax_opt.infermax.bounds.knee`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        The steep piece of the batch time.
+    """
+    kinds = instance.since()
+    instance.work.spend(50 * len(kinds))
+    alpha, beta = instance.pieces[evidence["flat"].whole(0, len(instance.pieces) - 1)]
+    require(alpha > piece.alpha and beta < piece.beta, "flat: the pieces have no knee")
+    fixed, slope = alpha - piece.alpha, piece.beta - beta
+    theta, omega = (Fraction(evidence[name].whole(0, 1000), 1000) for name in ("share", "kv"))
+    below = (1 - theta) * fixed
+    kappa = min(Fraction(instance.p0), (1 - omega) * below)
+    full = instance.capacity // instance.block * instance.block
+    area = sum(c * (o * i + o * (o - 1) // 2) for i, o, c in kinds)
+    served = Served(instance, kinds, evidence, Piece(alpha, beta, piece.unit))
+    paid = theta * instance.token_work(kinds, beta) + (1 - theta) * instance.token_work(kinds, piece.beta)
+    paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    paid += max(ticks for ticks, _ in decode_presence(served)) + (instance.p0 - kappa) * served.prefill
+    batch, corner = alpha - below + kappa, Fraction(fixed, slope)
+    alone = omega * below / full, -(kappa + omega * below) / corner
+    paid += batch * area / full + least_of_decodes(kinds, alone, beside_prompts(instance, beta, full))
+    paid += waiting(instance, evidence, corner, batch / full, theta * slope, -(-area // full))
+    return paid / instance.scale
+
+
+def beside_prompts(instance: Instance, beta: int, full: int) -> KvPrice:
+    """What a decode beside prompts pays for the KV that it leaves: 0 where evictions might save it.
+
+    Parameters
+    ----------
+    instance : Instance
+    beta : int
+        Ticks of a token, at least.
+    full : int
+        Tokens of KV.
+    """
+    e0, e1 = instance.e0, instance.e1
+    if instance.preemption and (beta - instance.d1 - e1) * full < 2 * (instance.d0 + e0):
+        return Fraction(0), Fraction(0)
+    return e1 + Fraction(e0, full), Fraction(-e1)
+
+
+def least_of_decodes(kinds: Kinds, one: KvPrice, other: KvPrice) -> Fraction:
+    """The sum over decodes of the least of two lines at the KV that they leave; may be below 0.
+
+    Parameters
+    ----------
+    kinds : list of (int, int, int)
+    one, other : (Fraction, Fraction)
+        Slope and constant.
+    """
+    flat, steep = sorted((one, other))
+    crossing: Fraction | None = None
+    if flat[0] < steep[0]:
+        crossing = (flat[1] - steep[1]) / (steep[0] - flat[0])
+    few = tokens = all_few = all_tokens = 0
+    for i, o, c in kinds:
+        under = 0 if crossing is None else min(o - 1, max(0, math.ceil(crossing) - 1 - i))
+        few, tokens = few + c * under, tokens + c * (under * i + under * (under + 1) // 2)
+        all_few, all_tokens = all_few + c * (o - 1), all_tokens + c * ((o - 1) * i + (o - 1) * o // 2)
+    paid = steep[0] * tokens + steep[1] * few
+    return paid + flat[0] * (all_tokens - tokens) + flat[1] * (all_few - few)
+
+
+def waiting(
+    instance: Instance, evidence: Field, corner: Fraction, wait: Fraction, beyond: Fraction, terms: int
+) -> Fraction:
+    """What tokens pay that fill memory, or that are beyond the knee.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+    corner : Fraction
+        Tokens at the knee.
+    wait : Fraction
+        Ticks for a token of KV that nobody uses in a batch who makes a token.
+    beyond : Fraction
+        Ticks for a token of a batch beyond the knee.
+    terms : int
+        Of the ramp, at most.
+    """
+    kinds = instance.since()
+    full, most = instance.capacity // instance.block * instance.block, instance.batch_tokens
+    refills = evidence["refills"].whole(0, 100)
+    prompts = evidence["prompts"].whole(0, 100 - refills)
+    length = evidence["batches"].whole(0, terms)
+    corners = [min(corner, Fraction(most)), Fraction(most)]
+    rest = beyond * (100 - refills - prompts) / 100
+    lines = [(wait * x, rest * max(Fraction(0), x - corner)) for x in corners]
+    paid = filling_terms(instance.work, wait * full, lines, length)
+    if not wait:
+        return paid
+    width = max(1, math.ceil(corner))
+    dear = beyond * refills / 100
+    if dear:
+        cached = Counter[int]()
+        for i, o, c in kinds:
+            cached[i + o - 1] += c
+        never = full * min(dear, wait * ((max(cached) - 1) // width))
+        sums = sum_of_payments(instance.work, cached.items(), wait, Fraction(0), width, dear)
+        paid += max(Fraction(0), sums - never)
+    dear = beyond * prompts / 100
+    more = Fraction(2 * instance.p1 if instance.spread else 0)
+    narrow = min(width, instance.budget) if dear else instance.budget
+    behind = wait + instance.p2
+    return paid + sum_of_payments(instance.work, instance.prompts, behind, more, narrow, dear or None)
+
+
+# --- infermax_opt/infermax/checker/apart.py -------------------------------------------------------
+# Proof: apart, by what prompts and decodes cost that share no batches, or pay for it.
+
+
+def batches_apart(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """What tokens of prompts, and decodes, pay at least.
+
+    See `infermax_opt.infermax.bounds.apart`.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        The piece of batches with prompts.
+    """
+    kinds = instance.since()
+    instance.work.spend(50 * len(kinds))
+    alpha, beta = instance.pieces[evidence["alone"].whole(0, len(instance.pieces) - 1)]
+    sigma = Fraction(evidence["share"].whole(0, 1000), 1000)
+    require(instance.hybrid or sigma == 1, "share: is not 1000, though no batch has both")
+    full = instance.capacity // instance.block * instance.block
+    bears_refills(instance, piece, (Fraction(alpha + instance.d0, full), beta))
+    apart = together = Fraction(alpha, full), Fraction(beta)
+    if instance.hybrid:
+        slope = ((1 - sigma) * piece.alpha + instance.e0) / full + instance.e1
+        together = slope, Fraction(piece.beta - instance.e1)
+    later = sum(c * (o - 1) for _, o, c in kinds)
+    read = sum(c * ((o - 1) * i + (o - 1) * (o - 2) // 2) for i, o, c in kinds)
+    paid = least_of_decodes(kinds, apart, together) + instance.d1 * read
+    paid += Fraction(instance.d0 * (read + later), full)
+    prompts = sum(c * i for i, _, c in kinds)
+    paid += (piece.beta + sigma * piece.alpha / min(instance.budget, full)) * prompts
+    paid += instance.p0 * Served(instance, kinds, evidence, piece).prefill
+    paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    if instance.p2:
+        more = Fraction(2 * instance.p1 if instance.spread else 0)
+        wait = Fraction(instance.p2)
+        paid += sum_of_payments(instance.work, instance.prompts, wait, more, instance.budget, None)
+    return paid / instance.scale
+
+
+def bears_refills(instance: Instance, piece: Piece, decode: tuple[Fraction, int]) -> None:
+    """A refill costs no less than a decode pays apart, if there are any.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : Piece
+        Of batches with refills.
+    decode : (Fraction, int)
+        Ticks of a decode by the KV that it leaves, and besides.
+    """
+    held, beta = decode
+    many = [(i, o) for i, o, _ in instance.since() if o > 1]
+    if not instance.preemption or not many:
+        return
+    for h in (min(i for i, _ in many) + 1, max(i + o for i, o in many) - 1):
+        least = beta + held * h + instance.d1 * (h - 1)
+        require(piece.beta * h >= least, "piece: a refill may cost less than a decode")
+
+
 # --- infermax_opt/infermax/checker/guests.py ------------------------------------------------------
 # What a request takes alone, and what its tokens pay for at least.
 
@@ -2252,185 +2821,6 @@ def held_prices(instance: Instance, counts: Counts, leaf: Field, batches: int) -
     return held, value
 
 
-# --- infermax_opt/infermax/checker/closed_form.py -------------------------------------------------
-# Proof: closed forms of the makespan, by work and a least number of batches.
-
-
-def closed_form(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-    """Work, attention constants and a least number of batches.
-
-    Parameters
-    ----------
-    instance : Instance
-    evidence : Field
-        What the certificate holds for this proof.
-    piece : Piece
-        Affine piece of the batch time.
-    """
-    since = evidence["since"].number()
-    kinds = instance.since(since)
-    require(since >= 0 and len(kinds) > 0, "since: no request arrives then or later")
-    instance.work.spend(50 * len(kinds))
-    served = Served(instance, kinds, evidence, piece)
-    batches = max(served.prefill, count_batches(served))
-    work = instance.token_work(kinds, piece.beta)
-    work += 0 if instance.spread else instance.squares(kinds)
-    if instance.spread and evidence["reference"].value is not None:
-        work += spread_squares(served, batches)
-    paid = piece.alpha * batches + instance.p0 * served.prefill + least_presence(served, batches)
-    return since + Fraction(paid + work, instance.scale)
-
-
-class Served:
-    """Requests whose batches are counted.
-
-    `prefill`: batches that prefill, at least; `decode`: those that decode, at least; `slack`: what
-    refills of a full memory cost more than the work counts, `spare`: of that, what decode presence leaves;
-    `worth`: of a batch that evictions may save; `horizon`: H of the age bound.
-    """
-
-    def __init__(self, instance: Instance, kinds: Kinds, evidence: Field, piece: Piece):
-        self.instance, self.kinds, self.evidence, self.piece = instance, kinds, evidence, piece
-        alone = 0 if instance.chunked else sum(c for i, _, c in kinds if 2 * i > instance.budget)
-        self.prefill = max(alone, -(-sum(i * c for i, _, c in kinds) // instance.budget))
-        later, self.longest = sum((o - 1) * c for _, o, c in kinds), max(o for _, o, _ in kinds)
-        fixed = not instance.preemption
-        self.decode = max(self.longest - 1, -(-later // instance.batch_tokens)) if fixed else 0
-        self.slack = max(0, piece.beta - instance.d1) * instance.capacity
-        refills = 2 * instance.d0 if self.slack >= 2 * instance.d0 else 0  # of it, for decode presence
-        self.least = min(instance.p0, instance.d0)
-        self.spare, self.worth = self.slack - refills, max(1, piece.alpha + self.least)
-        self.horizon: Any = FAR if fixed else self.spare // self.worth
-
-
-def least_presence(served: Served, batches: int) -> int:
-    """Ticks of attention constants besides those of prefill batches."""
-    others = batches - served.prefill
-    return max(paid + served.least * max(0, others - number) for paid, number in decode_presence(served))
-
-
-def decode_presence(served: Served) -> Iterator[tuple[int, int]]:
-    """Ticks of decode batches and how many pay them, at least, by each argument that holds."""
-    instance = served.instance
-    yield instance.d0 * served.decode, served.decode
-    if not instance.preemption or served.slack >= 2 * instance.d0:
-        area = sum(c * ((o - 1) * i + o * (o - 1) // 2) for i, o, c in served.kinds)
-        yield instance.d0 * area // instance.capacity, -(-area // instance.capacity)
-
-
-def spread_squares(served: Served, batches: int) -> int:
-    """Least attention of prompts in chunks: linear in the batches, and no more of them saves alpha."""
-    reference = served.evidence["reference"].whole(max(batches, served.longest))
-    spread = [(served.instance.p1 * i * i * c, reference - o + 1) for i, o, c in served.kinds]
-    saved = sum(-(-s // q**2) for s, q in spread)
-    require(saved <= served.piece.alpha, "reference: saves more than alpha")
-    return sum(s // q + (reference - batches) * (s // q**2) for s, q in spread)
-
-
-def count_batches(served: Served) -> Any:
-    """Least number of batches by the named argument (`infermax_opt.infermax.bounds.counts`, `age`)."""
-    instance, kinds = served.instance, served.kinds
-    argument = served.evidence["argument"].text()
-    if argument in ("longest request", "prefill tail"):
-        return longest_tail(served, alone=argument == "longest request")
-    if argument == "token budget":
-        return -(-sum((i - 1 + o) * c for i, o, c in kinds) // instance.batch_tokens)
-    if argument == "running limit" and instance.running is not None:
-        return -(-sum(o * c for _, o, c in kinds) // instance.running)
-    if argument == "separate phases" and not (instance.preemption or instance.hybrid):
-        return served.prefill + served.decode
-    proofs = proofs_by_memory(served)
-    if argument not in proofs:
-        served.evidence["argument"].fail(f"{shown(argument)} is unknown, or not for this instance")
-    return proofs[argument](served)
-
-
-def proofs_by_memory(served: Served) -> dict[str, Callable[[Served], int]]:
-    """Arguments about KV, where they are for the instance."""
-    proofs: dict[str, Callable[[Served], int]]
-    proofs = {"KV age": kv_age, "KV area": kv_area, "KV slots": kv_slots}
-    if len({(i, o) for i, o, _ in served.kinds}) == 1:
-        proofs["KV spacing"] = kv_spacing
-    return proofs
-
-
-def longest_tail(served: Served, alone: bool) -> int:
-    """Of the requests with so many outputs or more, the last to have its first token is still to decode.
-
-    Each request's own prompt is before that, or, unless `alone`, the prompts of all of them.
-    """
-    ordered = sorted(served.kinds, key=lambda kind: -kind[1])
-    prompts = (i for i, _, _ in ordered) if alone else accumulate(i * c for i, _, c in ordered)
-    pairs = zip(prompts, ordered, strict=True)
-    return max(-(-tokens // served.instance.budget) + o - 1 for tokens, (_, o, _) in pairs)
-
-
-def kv_age(served: Served) -> int:
-    """Tokens by KV size, in ever later batches of a window, waste the KV that those before them take."""
-    instance, horizon = served.instance, served.horizon
-    steps, room = Counter[int](), instance.capacity * sum(c for _, _, c in served.kinds)
-    for i, o, c in served.kinds:
-        steps.update({i: c, i + o: -c})
-    instance.work.spend(10 * (max(steps) - min(steps)))
-    many = volume = waste = 0
-    for size in range(min(steps), max(steps)):
-        many, position = many + steps[size], volume // room
-        late = max(0, many - ((position + 1) * room - volume) // size)
-        waste += many * min(position, horizon) + late * (position < horizon)
-        volume += many * size
-    rounding = 0 if instance.preemption else instance.capacity - 1
-    return (volume + waste + rounding) // instance.capacity
-
-
-def kv_spacing(served: Served) -> int:
-    """Equal requests end so far from each other that memory holds those in it; or evictions cost as much.
-
-    See `infermax_opt.infermax.bounds.spacing`; `cut` is its x in parts of 2**16.
-    """
-    (inputs, outputs, _), count = served.kinds[0], sum(c for _, _, c in served.kinds)
-    apart, unit = served.evidence["cut"].whole(0, outputs << 16), 1 << 16
-    most = min(count, 1 + (served.instance.capacity - (inputs + outputs - 1)) // inputs)
-    served.instance.work.spend(8 * most)
-    evictions, saved = served.instance.preemption, apart * served.worth * served.instance.capacity
-    require(not evictions or saved <= served.spare * inputs * unit, "cut: evictions may cost less")
-    room, last = inputs + outputs - 1 - served.instance.capacity, 1
-    for m in range(2, most + 1):
-        room += inputs + outputs - min(-(-(m - 1) * apart // unit), outputs)
-        if room <= 0:
-            require(m * apart <= outputs * unit, "cut: requests may be closer to each other")
-            last = m
-    alone = -(-inputs // served.instance.budget) + outputs - 1
-    parts = max(0, count - last) * apart
-    return alone + (parts // unit if evictions else -(-parts // unit))
-
-
-def tokens_above(served: Served, level: int) -> tuple[int, int]:
-    """Generated tokens whose KV takes more than `level` blocks: their number, and their blocks."""
-    size, number, volume = served.instance.block, 0, 0
-    for i, o, c in served.kinds:
-        before, last = min(i + o, max(i, level * size + 1)) - 1, i + o - 1
-        number += c * (last - before)
-        volume += c * (blocks_up_to(last, size) - blocks_up_to(before, size))
-    return number, volume
-
-
-def kv_slots(served: Served) -> int:
-    """A batch makes no more tokens of `cut` blocks or more than fit."""
-    capacity = served.instance.capacity // served.instance.block
-    cut = served.evidence["cut"].whole(1, capacity)
-    return -(-tokens_above(served, cut - 1)[0] // (capacity // cut))
-
-
-def kv_area(served: Served) -> int:
-    """Tokens as items of a bin packing problem: the bound L2 of Martello and Toth, for k = `cut`."""
-    capacity = served.instance.capacity // served.instance.block
-    cut = served.evidence["cut"].whole(0, capacity // 2)
-    huge, huge_volume = tokens_above(served, capacity - cut)
-    big = tokens_above(served, capacity // 2)[0]
-    others = tokens_above(served, max(0, cut - 1))[1] - huge_volume  # from the cut on: none beside a huge one
-    return max(big, huge - (-others // capacity))
-
-
 # --- infermax_opt/infermax/checker/crowds.py ------------------------------------------------------
 # Proof: a rank of a latency, by disjoint crowds of requests, of each of which some miss a limit.
 
@@ -2767,333 +3157,6 @@ def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece:
         if fewer <= len(ends) and ends[fewer - 1] - end == delay:
             token = fewer
         best = min(best, worth(delay, cells.work[prompt], cells.root[token]))
-
-
-# --- infermax_opt/infermax/checker/token_payments.py ----------------------------------------------
-# Least sums of what tokens pay that wait, share a chunk, or lie beyond a knee.
-#
-# See `infermax_opt.infermax.bounds.token_payments`.
-
-#: Tokens of a group up to which what they pay is listed, where all of a chunk pay the same, and where not;
-#: those beyond pay no less than the next one.
-MAX_LISTED, MAX_SQUARE = 2**20, 2**17
-
-
-def sum_of_payments(
-    work: Work,
-    groups: Iterable[tuple[int, int]],
-    wait: Fraction,
-    more: Fraction,
-    width: int,
-    dear: Fraction | None,
-) -> Fraction:
-    """Ticks that the tokens of some groups pay, at least.
-
-    Parameters
-    ----------
-    work : Work
-    groups : iterable of (int, int)
-        Tokens, and how many groups have so many; at least one.
-    wait, more : Fraction
-        The c-th token of a chunk that waits for r batches pays wait r + more (c - 1); wait is above 0.
-    width : int
-        Tokens of a chunk that pay so, at most.
-    dear : Fraction or None
-        What each other one pays, if there may be any.
-    """
-    listed = list(groups)
-    unit = math.lcm(wait.denominator, more.denominator, 1 if dear is None else dear.denominator)
-    most = min(MAX_SQUARE if more else MAX_LISTED, max(size for size, _ in listed))
-    pays = least_payments(work, most + 1, int(wait * unit), int(more * unit), width)
-    if dear is not None:
-        pays = [min(int(dear * unit), each) for each in pays]
-    work.spend(most + 10 * len(listed))
-    sums, total = [0, *accumulate(pays)], 0
-    for size, count in listed:
-        total += count * (sums[min(size, most)] + (size - min(size, most)) * pays[most])
-    return Fraction(total, unit)
-
-
-def least_payments(work: Work, most: int, wait: int, more: int, width: int) -> list[int]:
-    """So many least ones of wait r + more c for r = 0, 1, ... and c = 0..width-1, rising, and some beyond.
-
-    Parameters
-    ----------
-    work : Work
-    most : int
-        How many, at least 1.
-    wait, more : int
-        The first one is above 0.
-    width : int
-    """
-
-    def enough(limit: int) -> bool:
-        """Whether so many are up to a limit."""
-        work.spend(4 * (limit // wait + 1))
-        rests = range(limit, -1, -wait)
-        return sum(min(width, rest // more + 1) if more else width for rest in rests) >= most
-
-    high = 1
-    while not enough(high * wait):
-        high *= 2
-    low, high = 0, high * wait
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    work.spend(10 * most)
-    found: list[int] = []
-    for start in range(0, low + 1, wait):
-        number = min(width, (low - start) // more + 1 if more else width)
-        found += (start + more * c for c in range(number))
-    return sorted(found)
-
-
-# --- infermax_opt/infermax/checker/ramp.py --------------------------------------------------------
-# Proof: ramp, by what it costs to fill the memory no faster than tokens are processed.
-
-
-def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-    """Work, attention constants, batches by KV area, and what filling the memory costs besides.
-
-    See `infermax_opt.infermax.bounds.ramp`.
-
-    Parameters
-    ----------
-    instance : Instance
-    evidence : Field
-        What the certificate holds for this proof.
-    piece : Piece
-        Affine piece of the batch time.
-    """
-    kinds = instance.since()
-    instance.work.spend(50 * len(kinds))
-    served = Served(instance, kinds, evidence, piece)
-    capacity, volume = instance.capacity // instance.block, tokens_above(served, 0)[1]
-    require(capacity > 0, "there is no memory")
-    least = -(-volume // capacity)
-    chunks = "prompts" in evidence
-    length = evidence["batches"].whole(0 if chunks else 1, least)
-    percent = evidence["prompts"]["percent"].whole(0, 100) if chunks else 0
-    batches = max(served.prefill, least)
-    share = Fraction(evidence["share"].whole(0, 1000) if "share" in evidence else 1000, 1000)
-    tokens = Fraction(sum((i - 1 + o) * c for i, o, c in kinds), instance.batch_tokens)
-    alpha = share * piece.alpha  # of a batch that is counted by KV, not by tokens
-    paid = (piece.alpha - alpha) * tokens + alpha * Fraction(volume, capacity) + instance.p0 * served.prefill
-    paid += least_presence(served, batches) + instance.token_work(kinds, piece.beta)
-    pairs = sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
-    paid += instance.p1 * pairs + ramp_terms(instance, piece, alpha, length, 100 - percent)
-    if chunks:
-        paid += prompts_in_chunks(instance, piece, alpha, evidence["prompts"], percent)
-    return paid / instance.scale
-
-
-def prompts_in_chunks(
-    instance: Instance, piece: Piece, waiting: Fraction, given: Field, percent: int
-) -> Fraction:
-    """What prompts pay for the KV that they hold before their last chunk, for attention, or beyond a knee.
-
-    Parameters
-    ----------
-    instance : Instance
-    piece : Piece
-        Affine piece of the batch time.
-    waiting : Fraction
-        Ticks for a batch in which the memory is full of prompts that are not done.
-    given : Field
-        Names the piece beyond whose knee with the other one tokens cost more; or none, for no such tokens.
-    percent : int
-        How much of that prompts count.
-    """
-    full = instance.capacity // instance.block * instance.block
-    width = instance.budget
-    dear: Fraction | None = None
-    if given["knee"].value is None:
-        require(percent == 0, "prompts: a share of no knee")
-    else:
-        alpha, beta = instance.pieces[given["knee"].whole(0, len(instance.pieces) - 1)]
-        require(alpha <= piece.alpha and beta > piece.beta, "prompts: the pieces have no knee")
-        width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
-        dear = Fraction(percent * (beta - piece.beta), 100)
-    wait = waiting / full + instance.p2
-    if not wait or not instance.prompts:
-        return Fraction(0)
-    more = Fraction(2 * instance.p1 if instance.spread else 0)
-    return sum_of_payments(instance.work, instance.prompts, wait, more, width, dear)
-
-
-def ramp_terms(instance: Instance, piece: Piece, waiting: Fraction, length: int, percent: int) -> Fraction:
-    """Least cost of not yet full memory and of tokens beyond the piece, in so many batches.
-
-    Parameters
-    ----------
-    instance : Instance
-    piece : Piece
-        Affine piece of the batch time.
-    waiting : Fraction
-        Ticks for a batch in which the memory is empty.
-    length : int
-        Batches, the last of which is the first term.
-    percent : int
-        How much of what tokens beyond the piece cost counts here.
-    """
-    most, free = instance.batch_tokens, instance.capacity // instance.block
-    full, together = free * instance.block, 0
-    for i, count in instance.prompts:
-        size = -(-i // instance.block)
-        fitting = min(count, free // size)
-        together, free = together + fitting, free - fitting * size
-    pairs = ((one, other) for one in instance.pieces for other in instance.pieces if one[1] < other[1])
-    crossings = [Fraction(one[0] - other[0], other[1] - one[1]) for one, other in pairs]
-    corners = [Fraction(0), Fraction(most), *(x for x in crossings if 0 < x < most)]
-    above = [max(a + b * x for a, b in instance.pieces) - piece.alpha - piece.beta * x for x in corners]
-    missing = waiting * (full - (instance.block - 1) * together) / full
-    share = Fraction(percent, 100)
-    lines = [(waiting * x / full, share * more) for x, more in zip(corners, above, strict=True)]
-    return filling_terms(instance.work, missing, lines, length)
-
-
-def filling_terms(
-    work: Work, missing: Fraction, lines: list[tuple[Fraction, Fraction]], length: int
-) -> Fraction:
-    """So many terms, each of them what memory that is empty costs less the highest of some lines.
-
-    Parameters
-    ----------
-    work : Work
-    missing : Fraction
-        Ticks for a batch in which the memory is empty.
-    lines : list of (Fraction, Fraction)
-        For some numbers of tokens of a batch, ticks for the memory that they fill, k times in the k-th term,
-        and what they cost besides.
-    length : int
-    """
-    work.spend(length * (5 + 20 * len(lines)))
-    return sum((missing - max(k * a - b for a, b in lines) for k in range(1, length + 1)), Fraction(0))
-
-
-# --- infermax_opt/infermax/checker/knee.py --------------------------------------------------------
-# Proof: knee, by what batches below a knee of the batch time cost, and tokens beyond it.
-
-#: Slope and constant, in ticks by the KV tokens that a decode leaves.
-KvPrice = tuple[Fraction, Fraction]
-
-
-def knee(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-    """Work, batches by KV area, and what they cost below and beyond a knee.
-
-    See `infermax_opt.infermax.bounds.knee`.
-
-    Parameters
-    ----------
-    instance : Instance
-    evidence : Field
-        What the certificate holds for this proof.
-    piece : Piece
-        The steep piece of the batch time.
-    """
-    kinds = instance.since()
-    instance.work.spend(50 * len(kinds))
-    alpha, beta = instance.pieces[evidence["flat"].whole(0, len(instance.pieces) - 1)]
-    require(alpha > piece.alpha and beta < piece.beta, "flat: the pieces have no knee")
-    fixed, slope = alpha - piece.alpha, piece.beta - beta
-    theta, omega = (Fraction(evidence[name].whole(0, 1000), 1000) for name in ("share", "kv"))
-    below = (1 - theta) * fixed
-    kappa = min(Fraction(instance.p0), (1 - omega) * below)
-    full = instance.capacity // instance.block * instance.block
-    area = sum(c * (o * i + o * (o - 1) // 2) for i, o, c in kinds)
-    served = Served(instance, kinds, evidence, Piece(alpha, beta, piece.unit))
-    paid = theta * instance.token_work(kinds, beta) + (1 - theta) * instance.token_work(kinds, piece.beta)
-    paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
-    paid += max(ticks for ticks, _ in decode_presence(served)) + (instance.p0 - kappa) * served.prefill
-    batch, corner = alpha - below + kappa, Fraction(fixed, slope)
-    alone = omega * below / full, -(kappa + omega * below) / corner
-    paid += batch * area / full + least_of_decodes(kinds, alone, beside_prompts(instance, beta, full))
-    paid += waiting(instance, evidence, corner, batch / full, theta * slope, -(-area // full))
-    return paid / instance.scale
-
-
-def beside_prompts(instance: Instance, beta: int, full: int) -> KvPrice:
-    """What a decode beside prompts pays for the KV that it leaves: 0 where evictions might save it.
-
-    Parameters
-    ----------
-    instance : Instance
-    beta : int
-        Ticks of a token, at least.
-    full : int
-        Tokens of KV.
-    """
-    e0, e1 = instance.e0, instance.e1
-    if instance.preemption and (beta - instance.d1 - e1) * full < 2 * (instance.d0 + e0):
-        return Fraction(0), Fraction(0)
-    return e1 + Fraction(e0, full), Fraction(-e1)
-
-
-def least_of_decodes(kinds: Kinds, one: KvPrice, other: KvPrice) -> Fraction:
-    """The sum over decodes of the least of two lines at the KV that they leave; may be below 0.
-
-    Parameters
-    ----------
-    kinds : list of (int, int, int)
-    one, other : (Fraction, Fraction)
-        Slope and constant.
-    """
-    flat, steep = sorted((one, other))
-    crossing: Fraction | None = None
-    if flat[0] < steep[0]:
-        crossing = (flat[1] - steep[1]) / (steep[0] - flat[0])
-    few = tokens = all_few = all_tokens = 0
-    for i, o, c in kinds:
-        under = 0 if crossing is None else min(o - 1, max(0, math.ceil(crossing) - 1 - i))
-        few, tokens = few + c * under, tokens + c * (under * i + under * (under + 1) // 2)
-        all_few, all_tokens = all_few + c * (o - 1), all_tokens + c * ((o - 1) * i + (o - 1) * o // 2)
-    paid = steep[0] * tokens + steep[1] * few
-    return paid + flat[0] * (all_tokens - tokens) + flat[1] * (all_few - few)
-
-
-def waiting(
-    instance: Instance, evidence: Field, corner: Fraction, wait: Fraction, beyond: Fraction, terms: int
-) -> Fraction:
-    """What tokens pay that fill memory, or that are beyond the knee.
-
-    Parameters
-    ----------
-    instance : Instance
-    evidence : Field
-    corner : Fraction
-        Tokens at the knee.
-    wait : Fraction
-        Ticks for a token of KV that nobody uses in a batch who makes a token.
-    beyond : Fraction
-        Ticks for a token of a batch beyond the knee.
-    terms : int
-        Of the ramp, at most.
-    """
-    kinds = instance.since()
-    full, most = instance.capacity // instance.block * instance.block, instance.batch_tokens
-    refills = evidence["refills"].whole(0, 100)
-    prompts = evidence["prompts"].whole(0, 100 - refills)
-    length = evidence["batches"].whole(0, terms)
-    corners = [min(corner, Fraction(most)), Fraction(most)]
-    rest = beyond * (100 - refills - prompts) / 100
-    lines = [(wait * x, rest * max(Fraction(0), x - corner)) for x in corners]
-    paid = filling_terms(instance.work, wait * full, lines, length)
-    if not wait:
-        return paid
-    width = max(1, math.ceil(corner))
-    dear = beyond * refills / 100
-    if dear:
-        cached = Counter[int]()
-        for i, o, c in kinds:
-            cached[i + o - 1] += c
-        never = full * min(dear, wait * ((max(cached) - 1) // width))
-        sums = sum_of_payments(instance.work, cached.items(), wait, Fraction(0), width, dear)
-        paid += max(Fraction(0), sums - never)
-    dear = beyond * prompts / 100
-    more = Fraction(2 * instance.p1 if instance.spread else 0)
-    narrow = min(width, instance.budget) if dear else instance.budget
-    behind = wait + instance.p2
-    return paid + sum_of_payments(instance.work, instance.prompts, behind, more, narrow, dear or None)
 
 
 # --- infermax_opt/infermax/checker/request_paths.py -----------------------------------------------
@@ -7097,6 +7160,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "filling": filling,
         "ramp": ramp,
         "knee": knee,
+        "apart": batches_apart,
     },
     "mean_e2e": {
         "occupancy": in_order(occupancy),

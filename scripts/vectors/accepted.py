@@ -73,6 +73,12 @@ def turns() -> Instance:
     return Instance("turns", (RequestGroup("r", 8, 3, count=6),), System(11, 20, 20), COST)
 
 
+def beside() -> Instance:
+    """Requests that cost more where prompts and decodes share a batch."""
+    mixed = CostModel(COST.batch, COST.decode, COST.prefill, mixed=("0.25", "0.125"), prefix="0.0625")
+    return Instance("beside", TWO, System(20, 8, 8), mixed, KEPT)
+
+
 def rigid() -> Instance:
     """Prefill and decode apart, and nobody evicted."""
     return Instance("rigid", TWO, System(9, 5, 4), COST, RIGID)
@@ -313,6 +319,7 @@ def of_infermax() -> Iterator[Accepted]:
     yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy"))
     yield from (some for some in searched(roomy()) if some.kind == "ramp")
     yield from (some for some in searched(turns()) if some.kind == "knee")
+    yield from (some for some in searched(beside()) if some.kind == "apart")
     yield written(roomy(), "lagrangian-with-tokens", TOKENS)
     for some in searched(rigid()):
         if some.kind in ("separate-phases", "filling"):

@@ -208,6 +208,11 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("more-batches-than-there-are", "malformed", "batches", 10**4),
         ("batches-that-prove-less", "claim", "batches", 1),
     ),
+    "apart": (
+        ("alone-is-no-piece", "malformed", "alone", 2),
+        ("share-above-1", "malformed", "share", 1001),
+        ("share-that-proves-less", "claim", "share", 0),
+    ),
     "progress": (
         ("level-above-unfinished", "evidence", "levels.0.1", lambda level: level * 2),
         ("ends-do-not-rise", "evidence", "levels", double),

@@ -49,6 +49,10 @@ def infermax_lines(of: dict[str, Any]) -> Iterator[list[Any]]:
     yield [policy[key] for key in ("hybrid_batching", "chunked_prefill", "preemption")]
     yield [cost["attention"], *(number(v) for pair in cost["batch"] for v in pair)]
     yield [number(v) for key in ("decode", "prefill") for v in cost[key]]
+    if any(number(v) for v in cost.get("mixed", ())):
+        yield ["mixed", *map(number, cost["mixed"])]
+    if number(cost.get("prefix", 0)):
+        yield ["prefix", number(cost["prefix"])]
     aim = of["objective"]
     if isinstance(aim, str):
         yield [aim, "makespan" if aim == "throughput" else aim, 1]

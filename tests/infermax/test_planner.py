@@ -46,7 +46,8 @@ OPTIONS = st.builds(
     reserve=st.sampled_from([0.0, 1.0, 3.0]),
     fill=st.sampled_from([0.01, 0.5, 1.0]),
     every=st.sampled_from([1, 2, 7]),
-    gather=st.sampled_from([0.0, 0.4, 1.0]),
+    gather=st.sampled_from([0.0, 0.4, 1.0, 3.0]),
+    alike=st.sampled_from([0.0, 0.0, 0.5, 4.0]),
     evict=st.sampled_from([0.0, 0.001, 0.1, 1.0]),
     pilot=st.sampled_from([0.0, 0.0, 0.5, 3.0]),
     group=st.sampled_from([1, 1, 2, 5]),
@@ -81,6 +82,34 @@ def test_prompts_gather_in_batches_of_their_own() -> None:
     assert all(tokens <= 6 for tokens in prompts(two))
     assert len(prompts(two)) == 4 < len(prompts(one))
     assert value(instance, two) < value(instance, one)
+
+
+def test_requests_that_end_together_leave_room_for_many_prompts_at_once() -> None:
+    """Where attention costs the square of a chunk: in chunks of three tokens instead of six."""
+    policy = Policy(hybrid_batching=False)
+    cost = CostModel([("1", "0")], ("0", "0"), ("0", "0.1"))
+    sizes = [(6, 4), (6, 9)] * 16
+    instance = replace(Instance.of_requests("alike", sizes, System(80, 12, 12), cost), policy=policy)
+    plain = PlannerOptions(backwards=False, by_output=0.0, noise=1.0, slack=50.0, gather=1.0)
+    apart, together = (plan(instance, replace(plain, alike=alike)) for alike in (0.0, 2.0))
+    longest = sum(batch.repeat for batch in apart.batches)
+    assert sum(batch.repeat for batch in together.batches) <= longest
+    attention = [value(instance, found) - longest for found in (apart, together)]
+    assert attention[1] < attention[0] * 0.6
+
+
+def test_prompts_are_in_as_many_chunks_as_pay() -> None:
+    """What a chunk pays for the tokens before it says how many."""
+    policy, sizes = Policy(hybrid_batching=False), [(6, 3)] * 8
+    options = PlannerOptions(backwards=False, noise=0.0, slack=50.0, gather=4.0, alike=4.0)
+    found = []
+    for prefix in ("0", "0.1", "0.3", "9"):
+        cost = CostModel([("1", "0")], ("0", "0"), ("0", "0.1"), prefix=prefix)
+        instance = replace(Instance.of_requests("many", sizes, System(80, 12, 12), cost), policy=policy)
+        schedule = plan(instance, options)
+        assert replay(instance, schedule).evictions == 0
+        found.append(sum(len(batch.tokens) * batch.repeat for batch in schedule.batches))
+    assert found == [32, 24, 16, 8]  # each in four of them, in sqrt(12), in sqrt(4), and whole
 
 
 def test_a_request_alone_is_prefilled_and_decoded() -> None:

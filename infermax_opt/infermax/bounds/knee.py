@@ -67,6 +67,7 @@ from typing import Any, NamedTuple
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.closed_form import decode_presence
 from infermax_opt.infermax.bounds.counts import BatchCounts, blocks_of, count_batches_of
+from infermax_opt.infermax.bounds.decode_prices import DecodePrice, least_of_decodes
 from infermax_opt.infermax.bounds.least_work import Totals, spreads
 from infermax_opt.infermax.bounds.pieces import few_pieces
 from infermax_opt.infermax.bounds.ramp import MAX_BATCHES, filling_terms
@@ -126,13 +127,6 @@ def _near(setting: _Setting, step: int, percent: int) -> Iterator[_Setting]:
             refills, prompts = setting.refills + more * percent, setting.prompts + less * percent
             if refills >= 0 and prompts >= 0 and refills + prompts <= 100:
                 yield setting._replace(refills=refills, prompts=prompts)
-
-
-class _Price(NamedTuple):
-    """What a decode that leaves h tokens pays: slope h + constant."""
-
-    slope: Fraction
-    constant: Fraction
 
 
 class _Served:
@@ -258,31 +252,18 @@ class _Pair:
 
     def _decodes(self, setting: _Setting) -> Fraction:
         """What the decodes pay, each the least of two numbers; may be below 0."""
-        import numpy as np
-
         kv = Fraction(setting.kv, WHOLE) * self._below(setting)
-        alone = _Price(kv / self.full, -(self._kappa(setting) + kv) / self.knee)
-        less, more = sorted((alone, self.beside))  # by slope, then by constant
-        inputs, outputs, counts = self.served.sizes
-        largest = 0
-        if less.slope < more.slope:  # the least one up to so many tokens is the steep one
-            crossing = (less.constant - more.constant) / (more.slope - less.slope)
-            largest = min(max(math.ceil(crossing) - 1, 0), self.served.largest + 1)
-        number = np.minimum(np.maximum(largest - inputs, 0), outputs - 1)
-        some = int((counts * number).sum())
-        held = int((counts * (number * inputs + number * (number + 1) // 2)).sum())
-        totals = self.served.totals
-        rest, left = totals.later - some, totals.reads + totals.later - held
-        return more.slope * held + more.constant * some + less.slope * left + less.constant * rest
+        alone = DecodePrice(kv / self.full, -(self._kappa(setting) + kv) / self.knee)
+        return least_of_decodes(self.served.sizes, self.served.totals, alone, self.beside)
 
     @functools.cached_property
-    def beside(self) -> _Price:
+    def beside(self) -> DecodePrice:
         """What a decode beside prompts pays."""
         ticks, extra = self.instance.cost.ticks, self.instance.cost.extra_ticks
         kept = (ticks.beta[self.flat] - ticks.d1 - extra.e1) * self.full >= 2 * (ticks.d0 + extra.e0)
         if self.instance.policy.preemption and not kept:
-            return _Price(Fraction(0), Fraction(0))
-        return _Price(extra.e1 + Fraction(extra.e0, self.full), Fraction(-extra.e1))
+            return DecodePrice(Fraction(0), Fraction(0))
+        return DecodePrice(extra.e1 + Fraction(extra.e0, self.full), Fraction(-extra.e1))
 
     def _paid(self, setting: _Setting) -> tuple[Fraction, int]:
         """What is paid in all, and the terms of the ramp."""

@@ -11,6 +11,7 @@ from infermax_opt.checking.envelope import check_envelope, compare
 from infermax_opt.checking.errors import Rejected, Unusable, require
 from infermax_opt.checking.fields import Field, shown
 from infermax_opt.checking.work import Work
+from infermax_opt.infermax.checker.apart import batches_apart
 from infermax_opt.infermax.checker.attainment import attainment, counted, ranked
 from infermax_opt.infermax.checker.backwards import backwards
 from infermax_opt.infermax.checker.branching import branching
@@ -132,6 +133,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "filling": filling,
         "ramp": ramp,
         "knee": knee,
+        "apart": batches_apart,
     },
     "mean_e2e": {
         "occupancy": in_order(occupancy),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from infermax_opt.infermax.data.cost import batch_time, prefill_work
 from infermax_opt.infermax.planners.plan import _profile as _planner_profile
-from infermax_opt.infermax.planners.plan._profile import CHUNKS, END, FIRST, SHORT, commit, fit
+from infermax_opt.infermax.planners.plan._profile import CHUNKS, END, FIRST, SHORT, best_parts, commit, fit
 
 __all__ = ["HELPERS", "Jobs", "plan_loop"]
 
@@ -175,6 +175,13 @@ def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any, least
                 jobs.ready[i] = trial.count[END] + 1
                 waiting.append(i)
         t += 1
+    if not rules.hybrid and rules.chunked and not rules.exact:
+        # Prompts between two decode batches are spread over all the batches that they take.
+        work = 0.0
+        budget = min(rules.prefill, rules.tokens)
+        for k in range(len(time)):
+            parts = best_parts(rules, chunk[k], -(-profiles.prefill[time[k]] // budget))
+            work += chunk[k] * (chunk[k] / parts + rules.prefix * (parts - 1) / 2)
     seconds = estimate(rules, profiles, cost, reach, reads, work)
     return reach, seconds, time, request, chunk, cut_time, cut_request
 

@@ -31,6 +31,8 @@ __all__ = [
     "widths_of",
 ]
 
+#: Most prompts that are processed at once where requests come in groups, as a multiple of a group.
+GROUP_ROOM = 1.3
 #: How finely the number of batches with early starts is searched, relative to what they could save.
 FINENESS = 8
 #: Share of M that a priority of 1 is worth to the pilot method.
@@ -75,8 +77,11 @@ class PlannerOptions:
         Requests start in every so many batches only.
     gather : float
         KV that has to be free before prompts are processed, relative to the tokens of a batch of them (but a
-        quarter of M at most), and then no more prompts than such a batch holds; forwards without hybrid
-        batching, 0 for no such rule.
+        quarter of M at most), and then no more prompts than so many batches hold, in whole ones, or than
+        `alike` says; forwards without hybrid batching, 0 for no such rule.
+    alike : float
+        Requests of nearly equal outputs come one after the other, in groups whose prompts fill so many
+        batches: they end together, so that many prompts can be processed at once.  0 for no groups.
     group : int
         Prompts are processed in every so many batches only, and idle until their second token;
         backwards with hybrid batching.
@@ -107,6 +112,7 @@ class PlannerOptions:
     fill: float = 1.0
     every: int = 1
     gather: float = 0.0
+    alike: float = 0.0
     group: int = 1
     spare: float = 0.0
     early: float = 0.0
@@ -160,6 +166,8 @@ def decide(
             scale = PILOT_SCALE * far * rules.capacity
             bias = [scale * priority[kind.members[0]] for kind in instance.types]
             order = pilot_order(instance, rules, width, bias, far)
+        if order is None and options.alike > 0:
+            order = _in_groups(instance, options, priority)
         if order is None:
             order = sorted(range(len(priority)), key=lambda i: -priority[i])
             rest = len(order) - round(options.last * len(order))
@@ -184,6 +192,28 @@ def _priorities(instance: Instance, options: PlannerOptions, seed: int) -> list[
         + options.noise * rng.random()
         for r in requests
     ]
+
+
+def _in_groups(instance: Instance, options: PlannerOptions, priority: Sequence[float]) -> list[int]:
+    """Groups of requests of nearly equal outputs, by the priority of the first one of each.
+
+    Parameters
+    ----------
+    instance : Instance
+    options : PlannerOptions
+    priority : sequence of float
+        Of each request.
+    """
+    requests, most = instance.requests, options.alike * instance.system.prefill_budget
+    groups, tokens, lengths = [list[int]()], 0, [(r.output_tokens, r.input_tokens) for r in requests]
+    for i in sorted(range(len(requests)), key=lengths.__getitem__):
+        if tokens >= most:
+            groups.append([])
+            tokens = 0
+        groups[-1].append(i)
+        tokens += requests[i].input_tokens
+    groups.sort(key=lambda group: -priority[group[0]])
+    return [i for group in groups for i in group]
 
 
 def widths_of(instance: Instance, options: PlannerOptions) -> list[int]:
@@ -268,12 +298,21 @@ def filled_batches(instance: Instance) -> float:
     return held / instance.system.kv_capacity
 
 
-def _gathered(instance: Instance, options: PlannerOptions, tokens: int) -> int:
-    """KV that has to be free before prompts are processed, if batches have so many tokens; 0 for no rule."""
-    system = instance.system
-    if instance.policy.hybrid_batching or options.backwards:
-        return 0
-    return round(min(system.kv_capacity / 4, options.gather * min(tokens, system.max_prefill_tokens)))
+def _gathered(instance: Instance, options: PlannerOptions, tokens: int) -> tuple[int, int]:
+    """KV that has to be free before prompts are processed, and most tokens of these; 0 for no rule.
+
+    Parameters
+    ----------
+    instance : Instance
+    options : PlannerOptions
+    tokens : int
+        Of a batch.
+    """
+    system, each = instance.system, min(tokens, instance.system.max_prefill_tokens)
+    if instance.policy.hybrid_batching or options.backwards or options.gather <= 0:
+        return 0, 0
+    free = round(min(system.kv_capacity / 4, options.gather * each))
+    return free, each * max(1, round(free / each), round(GROUP_ROOM * options.alike))
 
 
 def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> Rules:
@@ -292,6 +331,7 @@ def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> R
     cuts = cuts and min(tokens, system.max_prefill_tokens) > 1
     grouped = options.backwards and policy.hybrid_batching and cost.p0 > 0
     grouped = grouped and instance.output_tokens <= MAX_NAMED
+    gather, most = _gathered(instance, options, tokens)
     return Rules(
         capacity=max(peak, round(system.kv_capacity * (1 - options.spare))),
         tokens=tokens,
@@ -307,8 +347,10 @@ def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> R
         walk=max(1, options.walk),
         choice=max(1, options.choice),
         every=max(1, options.every),
-        gather=_gathered(instance, options, tokens),
+        gather=gather,
+        round=most,
         group=max(1, options.group) if grouped else 1,
         slack=float(options.slack * most_output),
         worth=float(worth) if cuts else 0.0,
+        prefix=instance.cost.extra_ticks.p2 / instance.cost.ticks.p1 if instance.cost.ticks.p1 else 0.0,
     )

@@ -20,7 +20,19 @@ from typing import Any, NamedTuple
 
 from infermax_opt.infermax.schedulers._state import held
 
-__all__ = ["CHUNKS", "END", "FIRST", "HELPERS", "SHORT", "Profiles", "Rules", "Trial", "commit", "fit"]
+__all__ = [
+    "CHUNKS",
+    "END",
+    "FIRST",
+    "HELPERS",
+    "SHORT",
+    "Profiles",
+    "Rules",
+    "Trial",
+    "best_parts",
+    "commit",
+    "fit",
+]
 
 # Entries of `Trial.count`: chunks planned; batch of the first token; batch after the last one, or
 # the one where a limit was met; KV tokens by which it was missed.
@@ -34,8 +46,10 @@ class Rules(NamedTuple):
     `window`, `walk`, `choice`: requests that may fail, be looked at and be compared per batch.
     `slack`: batches by which the KV area of the requests placed may run ahead of the clock.
     `worth`: least KV area gained per token refilled for which a request is cut in two; 0 cuts none.
-    `every`: batches between two in which requests start.  `group`: batches between two in which
-    prompts begin, backwards with hybrid batching: a prompt idles up to the next one.
+    `prefix`: what a chunk pays for each token cached before it, in units of attention work.
+    `every`: batches between two in which requests start.  `gather`: KV that has to be free before prompts
+    are processed; `round`: most tokens of these then; 0 for no such rule.  `group`: batches between two in
+    which prompts begin, backwards with hybrid batching: a prompt idles up to the next one.
     """
 
     capacity: int
@@ -53,9 +67,11 @@ class Rules(NamedTuple):
     choice: int
     every: int
     gather: int
+    round: int
     group: int
     slack: float
     worth: float
+    prefix: float
 
 
 class Profiles(NamedTuple):
@@ -119,10 +135,17 @@ def note(trial: Any, u: Any, chunk: Any) -> None:
     trial.count[CHUNKS] = k + 1
 
 
+def best_parts(rules: Any, inputs: Any, most: Any) -> Any:
+    """Chunks of a prompt, at most so many, that cost least for attention and what is cached before them."""
+    if rules.prefix <= 0.0:
+        return most
+    return min(most, max(1, round((2.0 * inputs / rules.prefix) ** 0.5)))
+
+
 def overflows(rules: Any, profiles: Any, t: Any, inputs: Any) -> Any:
-    """Whether prompts that gather before batch t would take another batch of their own with this one."""
+    """Whether the prompts that gather before batch t would be too many with this one."""
     before = profiles.prefill[t]
-    return rules.gather > 0 and before > 0 and before + inputs > min(rules.prefill, rules.tokens)
+    return rules.round > 0 and before > 0 and before + inputs > rules.round
 
 
 def fit(
@@ -217,5 +240,5 @@ def commit(rules: Any, profiles: Any, trial: Any, t: Any, inputs: Any, outputs: 
         kv[u] += occupied(rules, inputs + k)
 
 
-HELPERS = (held, occupied, fits, next_chunk, note, overflows, fit, commit)
+HELPERS = (held, occupied, fits, next_chunk, note, best_parts, overflows, fit, commit)
 """What the planner's loop calls from here, callees first."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule, add_decodes, run_length
-from infermax_opt.infermax.planners.plan._profile import Rules
+from infermax_opt.infermax.planners.plan._profile import Rules, best_parts
 from infermax_opt.infermax.planners.plan._run import Plan
 
 __all__ = ["batches_of"]
@@ -104,7 +104,7 @@ def _packed(rules: Rules, prompts: Sequence[tuple[int, int]]) -> list[list[tuple
         return _first_fit(sorted(prompts, key=lambda prompt: (-prompt[1], prompt[0])), budget)
     if rules.exact:
         return _sliced(prompts, budget)
-    return _spread(prompts, budget)
+    return _in_parts(rules, prompts, budget) if rules.prefix > 0 else _spread(prompts, budget)
 
 
 def _first_fit(prompts: Sequence[tuple[int, int]], budget: int) -> list[list[tuple[int, int]]]:
@@ -153,3 +153,19 @@ def _spread(prompts: Sequence[tuple[int, int]], budget: int) -> list[list[tuple[
                 batches[k].append((i, share))
         start = end
     return batches
+
+
+def _in_parts(rules: Rules, prompts: Sequence[tuple[int, int]], budget: int) -> list[list[tuple[int, int]]]:
+    """Each prompt over the emptiest batches, in as many chunks as are best, or more where one is full."""
+    count = -(-sum(tokens for _, tokens in prompts) // budget)
+    batches, room = [list[tuple[int, int]]() for _ in range(count)], [budget] * count
+    for i, tokens in sorted(prompts, key=lambda prompt: (-prompt[1], prompt[0])):
+        left, each, shares = tokens, -(-tokens // best_parts(rules, tokens, count)), [0] * count
+        for most in (each, tokens):
+            for k in sorted(range(count), key=lambda k: (-room[k], k)):
+                share = min(left, room[k], most)
+                shares[k], room[k], left = shares[k] + share, room[k] - share, left - share
+        for k, share in enumerate(shares):
+            if share:
+                batches[k].append((i, share))
+    return [batch for batch in batches if batch]

@@ -51,6 +51,9 @@ NOISE = 1e-9
 HOPELESS = 1.03
 #: Longest output relative to the batches, from which on it is worth to look after the start.
 RAMP = 0.005
+#: Prompts of a group of requests with alike outputs, in shares of M, and the KV that has to be free before
+#: prompts are processed, in shares of such a group.
+ALIKE, ALIKE_FREE = (0.35, 0.15, 0.05), 0.4
 #: Slack at which no start waits.
 UNPACED = 100.0
 #: Shares of early starts to try.
@@ -233,7 +236,7 @@ def _opening(instance: Instance) -> list[PlannerOptions]:
         settings.insert(1, replace(base, by_output=0.0, noise=1.0, slack=UNPACED, window=1, last=0.25))
     if base.fill < 1:
         settings.insert(2, replace(base, fill=1.0))
-    if balanced_width(instance) is not None:
+    if balanced_width(instance) is not None and instance.policy.hybrid_batching:
         settings[1:1] = [replace(base, chunk=chunk) for chunk in (0.5, 0.25, 0.17, 2.0)]
     if _groups_help(instance):
         # A group is worth a try where it holds a prompt or more.
@@ -241,13 +244,29 @@ def _opening(instance: Instance) -> list[PlannerOptions]:
         settings[1:1] = [replace(base, group=group) for group in (2, 4, 8) if group >= most]
         settings.append(replace(base, spare=0.001))
     if not instance.policy.hybrid_batching:
-        gathering = replace(base, backwards=False, slack=UNPACED, gather=1.0)
-        settings[1:1] = [gathering, replace(gathering, by_output=0.5, noise=0.5)]
+        settings[1:1] = _gatherings(instance, base)
         settings += [replace(base, every=every) for every in (4, 16, 64)]
     if _pilot_helps(instance):
         near = replace(base, noise=0.0, by_output=0.0, window=1, slack=UNPACED, pilot=0.4)
         settings += [replace(near, by_input=bias) for bias in (0.15, 0.3, 0.0)]
     return settings
+
+
+def _gatherings(instance: Instance, base: PlannerOptions) -> list[PlannerOptions]:
+    """Settings in which prompts gather, for an instance without hybrid batching.
+
+    Many prompts at once are in many chunks each, which saves attention work.  They find room where requests
+    end together.
+    """
+    one = replace(base, backwards=False, slack=UNPACED, gather=1.0)
+    found = [one, replace(one, by_output=0.5, noise=0.5)]
+    if balanced_width(instance) is not None:
+        batches = instance.system.kv_capacity / instance.system.prefill_budget
+        several = (
+            replace(one, alike=share * batches, gather=ALIKE_FREE * share * batches) for share in ALIKE
+        )
+        found += (replace(some, by_output=0.1, noise=1.0, walk=2048) for some in several)
+    return found
 
 
 def typical_slots(instance: Instance) -> float:
@@ -314,7 +333,8 @@ def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: rand
         Change("walk", rng.choice([4, 8, 16, 32, 64, 128, 512, 2048])),
         Change("choice", rng.choice([1, 1, 2, 3, 4])),
     ]
-    if balanced_width(instance) is not None and options.chunk is not None:
+    hybrid = instance.policy.hybrid_batching
+    if balanced_width(instance) is not None and options.chunk is not None and hybrid:
         # The width of chunks matters most: it is twice as likely to change, by much or by little.
         changes += [
             Change("chunk", options.chunk * math.exp(rng.gauss(0, 0.3))),
@@ -337,10 +357,11 @@ def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: rand
         changes.append(Change("last", min(1.0, max(0.0, options.last + rng.gauss(0, 0.2)))))
     if options.pilot > 0:
         changes.append(Change("pilot", options.pilot * math.exp(rng.gauss(0, 0.3))))
-    if not instance.policy.hybrid_batching:
+    if not hybrid:
         changes.append(Change("every", max(1, round(options.every * math.exp(rng.gauss(0, 0.7))))))
         if options.gather > 0:
             changes.append(Change("gather", options.gather * math.exp(rng.gauss(0, 0.2))))
+            changes.append(Change("alike", options.alike * math.exp(rng.gauss(0, 0.2))))
     changes.append(Change("seed", rng.randrange(2**31)))
     if len(instance.types) == 1:
         # The order of alike requests decides nothing, except which of them start early.

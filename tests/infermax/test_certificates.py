@@ -28,6 +28,7 @@ from infermax_opt.core.certification import CertificateRejected
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds import closed_form_bounds
+from infermax_opt.infermax.bounds.apart import apart_bound
 from infermax_opt.infermax.bounds.branching import branching_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.ramp import ramp_bound
@@ -80,7 +81,9 @@ def bounds(of: Instance) -> list[LowerBound]:
     searched = list(searched_bounds(of))
     searched.sort(key=lambda bound: bound.source)
     slow = [] if ramp_bound(of) is None else ["ramp"]
-    sources = ["Lagrangian", *([] if of.offline else ["filling"]), "knee", "occupancy", *slow, "state flow"]
+    apart = [] if apart_bound(of) is None else ["apart"]
+    late = [] if of.offline else ["filling"]
+    sources = ["Lagrangian", *apart, *late, "knee", "occupancy", *slow, "state flow"]
     equal = len({(kind.input_tokens, kind.output_tokens) for kind in of.types}) == 1
     assert [bound.source for bound in searched if bound.source != "count branching"] == sources
     assert equal or len(searched) == len(sources)
@@ -128,7 +131,7 @@ def test_every_argument_has_certificates() -> None:
     assert seen - {None} == {
         "longest request", "prefill tail", "token budget", "KV area", "KV slots", "running limit",
         "separate phases", "arrivals", "KV age", "occupancy", "state flow", "Lagrangian", "filling", "ramp",
-        "knee", "count branching", "KV spacing",
+        "knee", "apart", "count branching", "KV spacing",
     }  # fmt: skip
 
 

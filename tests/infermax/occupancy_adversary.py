@@ -87,7 +87,8 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
     most = min(len(instance.requests), capacity // shortest, system.max_running or capacity)
     top = min(top, most)
     preemption = instance.policy.preemption
-    plain, mixed, pure = alpha + ticks.d0, alpha + ticks.d0 + ticks.p0, alpha + ticks.p0
+    plain, pure = alpha + ticks.d0, alpha + ticks.p0
+    mixed = plain + (ticks.p0 if instance.policy.hybrid_batching else pure)
     joined, decodes = ("R", "PR") if young > 0 else ("A", "P")
     rho = max(0, beta - ticks.d1)
     sizes = range(shortest + 1, longest + 1) if preemption else range(0)
@@ -156,7 +157,7 @@ def edges(instance: Instance, piece: int, top: int, young: int = 0) -> Graph:
                     for layer in decodes:
                         add("plain batch", (k, u, layer), (k, u + grow, "P"), plain, *earn, also=also)
                     add("mixed batch", (k, u, "A"), (k, u + grow, "P"), mixed, *earn, also=also)
-    fixed = max(1, alpha + ticks.d0 + ticks.p0)
+    fixed = max(1, alpha + ticks.d0 + ticks.p0 + (0 if instance.policy.hybrid_batching else alpha))
     return Graph(piece, found, prompts, ends, ranges, top, most, shortest, fixed, young)
 
 

@@ -62,6 +62,7 @@ def graph(instance: Instance, piece: int) -> Graph:
     ticks, system = instance.cost.ticks, instance.system
     alpha, beta = ticks.alpha[piece], ticks.beta[piece]
     d0, p0, rho = ticks.d0, ticks.p0, max(0, beta - ticks.d1)
+    both = p0 if instance.policy.hybrid_batching else alpha + p0
     preemption, capacity = instance.policy.preemption, system.kv_capacity
     numbers = Counter((r.input_tokens, r.output_tokens) for r in instance.requests)
     kinds = [(i, o, count) for (i, o), count in sorted(numbers.items())]
@@ -115,9 +116,9 @@ def graph(instance: Instance, piece: int) -> Graph:
         if state and held(state) <= capacity and all(n < kinds[k][1] for k, n in state):
             grown = ("P", tuple((k, n + 1) for k, n in state))
             add("plain batch", here, grown, alpha + d0)
-            add("mixed batch", ("A", state), grown, alpha + d0 + p0)
+            add("mixed batch", ("A", state), grown, alpha + d0 + both)
         add("pure batch", ("U", state), here, alpha + p0)
-    return Graph(piece, kinds, states, steps, max(1, alpha + d0 + p0))
+    return Graph(piece, kinds, states, steps, max(1, alpha + d0 + both))
 
 
 def reachable(steps: list[Step]) -> list[Step]:

@@ -48,11 +48,11 @@ def test_the_strongest_prices_do_not_exceed_the_optimum(seeds: range) -> None:
 #: Instances on which a kind of step matters at the ends.
 MATTERS = {
     "evict": (case(3, 1, 5, 8), case(4, 1, 4, 6)),
-    "return": (crowd(52),),
+    "return": (crowd(108),),
     "pure return": (case(3, 1, 5, 8), crowd(53)),
-    "idle": (crowd(64), tiny(63)),
+    "idle": (crowd(103), tiny(63)),
     "plain batch": (case(3, 1, 5, 8), case(3, 2, 4, 9)),
-    "mixed batch": (crowd(52),),
+    "mixed batch": (crowd(108),),
     "pure admit": (case(3, 1, 5, 8), case(3, 2, 4, 9)),
     "pure end": (case(3, 1, 5, 8), case(3, 2, 4, 9)),
     "finish": (case(3, 1, 5, 8), case(3, 2, 4, 9)),

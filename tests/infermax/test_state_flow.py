@@ -11,6 +11,7 @@ import pytest
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds import _state_flow_search
+from infermax_opt.infermax.bounds.levels import levels_bounds
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.searched import searched_bounds
 from infermax_opt.infermax.bounds.state_flow import state_flow_bound
@@ -82,6 +83,28 @@ def test_a_thousand_requests() -> None:
     """A verified schedule takes 31.0152 s; the occupancy bound proves 30.17 s."""
     (case_,) = get_suite("paper-b1024").select(["b1024-i32-o8-m100-p4096"])
     assert Fraction("31.0107") < proved(case_.build()).value < Fraction("31.0152")
+
+
+def test_without_hybrid_batching_prompts_have_batches_of_their_own() -> None:
+    """So it is for all three bounds on what is in memory; without evictions, as refills make tokens."""
+    cost = CostModel([("1", "0.1")], ("0.2", "0.01"), ("0.1", "0"))
+    kept = Policy(preemption=False)
+    instance = replace(case(3, 1, 3, 5, cost=cost), system=System(5, 20, 20), policy=kept)
+    apart = replace(instance, policy=replace(kept, hybrid_batching=False))
+    best = staged_search(apart).upper
+    assert best is not None
+    assert proved(instance).value * Fraction(11, 10) < proved(apart).value <= best
+    for search in (occupancy_bound, narrowest):
+        found, before = search(apart), search(instance)
+        assert found is not None
+        assert before is not None
+        assert check_evidence(apart, found) == found.value
+        assert before.value < found.value <= best
+
+
+def narrowest(instance: Instance) -> LowerBound:
+    """The bound on levels of one token."""
+    return list(levels_bounds(instance, above=Fraction(0)))[-1]
 
 
 def test_two_kinds() -> None:

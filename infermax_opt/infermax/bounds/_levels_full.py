@@ -16,7 +16,7 @@ from infermax_opt.infermax.bounds._levels_space import (
     LevelPrices,
     LevelSpace,
 )
-from infermax_opt.infermax.bounds.pieces import in_units
+from infermax_opt.infermax.bounds.pieces import BatchCosts, in_units
 from infermax_opt.infermax.data.instance import Instance
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class FullGraph:
 
         ticks, policy = instance.cost.ticks, instance.policy
         units = functools.partial(in_units, exponent=exponent)
-        alpha, rho = ticks.alpha[piece], max(0, ticks.beta[piece] - ticks.d1)
+        rho = max(0, ticks.beta[piece] - ticks.d1)
         cost = [min(units(rho * (space.inputs + q - 1)), MOST_UNITS) for q in range(1, space.levels)]
         charge, late = np.full((2, space.levels), FAR, np.int64)
         charge[0] = 0
@@ -64,10 +64,8 @@ class FullGraph:
             if policy.chunked_prefill:
                 late[:-1] = cost
         ends = policy.preemption | (np.arange(space.levels) == space.levels - 1)
-        return cls(
-            space, exponent, units(alpha + ticks.d0), units(alpha + ticks.d0 + ticks.p0),
-            units(alpha + ticks.p0), charge, late, ends,
-        )  # fmt: skip
+        plain, mixed, pure = map(units, BatchCosts.of(instance, piece))
+        return cls(space, exponent, plain, mixed, pure, charge, late, ends)
 
     @property
     def block(self) -> int:

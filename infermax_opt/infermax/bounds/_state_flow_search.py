@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
-from infermax_opt.infermax.bounds.pieces import BITS, PriceProgram, in_units
+from infermax_opt.infermax.bounds.pieces import BITS, BatchCosts, PriceProgram, in_units
 from infermax_opt.infermax.bounds.tiny import is_tiny
 from infermax_opt.infermax.data.instance import Instance
 
@@ -114,10 +114,10 @@ class FlowGraph:
         from infermax_opt.infermax.bounds._kernels_state_flow import ADMIT, ENTER, FAR, LEAVE
 
         ticks, evictions = instance.cost.ticks, instance.policy.preemption
-        alpha, beta = ticks.alpha[piece], ticks.beta[piece]
-        if alpha + ticks.d0 + ticks.p0 == 0:
+        beta, costs = ticks.beta[piece], BatchCosts.of(instance, piece)
+        if costs.mixed == 0:
             return None
-        exponent = BITS - (alpha + ticks.d0 + ticks.p0).bit_length()
+        exponent = BITS - costs.mixed.bit_length()
         units = functools.partial(in_units, exponent=exponent)
         # A smaller rho proves no more than the real one, and no sum leaves int64.
         rho = min(units(max(0, beta - ticks.d1)), 2**52 // (space.capacity + space.most + 1))
@@ -140,10 +140,8 @@ class FlowGraph:
                 price += 1
             if n == o:
                 fixed[0, LEAVE, x] = 0
-        return cls(
-            space, exponent, units(alpha + ticks.d0), units(alpha + ticks.d0 + ticks.p0),
-            units(alpha + ticks.p0), rho, evictions, fixed, column,
-        )  # fmt: skip
+        plain, mixed, pure = map(units, costs)
+        return cls(space, exponent, plain, mixed, pure, rho, evictions, fixed, column)
 
     @property
     def prices(self) -> int:

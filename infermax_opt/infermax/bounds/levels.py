@@ -100,11 +100,12 @@ that have finished or are evicted before the next batch; T remain, and N make fi
 batch. T makes tokens by decodes alone, as all of T hold the KV of their tokens but the last, and the batch
 prefills if N is not empty: `state_flow` says why.
 
-(1) A request decodes. It is of T. Let X be the levels of T after the batch. Those of T that make no token and
-are on a level q >= 1 idle. That leads to X-: who makes a token comes to q >= 1 from q - 1; who idled is on q
-after the batch and was lowered to q - 1; who makes none on level 0 was there and is. If N is empty, a plain
-batch leads to P(X). Else a mixed batch leads to A(X), each of N joins on its level after the batch, and all
-have joined. Beside its tokens the batch costs as much, or more: it decodes, and prefills if N is not empty.
+(1) A request decodes. It is of T. Without hybrid batching N is empty, so that a mixed batch may cost
+anything. Let X be the levels of T after the batch. Those of T that make no token and are on a level q >= 1
+idle. That leads to X-: who makes a token comes to q >= 1 from q - 1; who idled is on q after the batch and
+was lowered to q - 1; who makes none on level 0 was there and is. If N is empty, a plain batch leads to
+P(X). Else a mixed batch leads to A(X), each of N joins on its level after the batch, and all have joined.
+Beside its tokens the batch costs as much, or more: it decodes, and prefills if N is not empty.
 
 (2) None does. T is after the batch what it was. If N is empty, nothing is stepped, and nothing charged. Else
 each of N enters on its level after the batch, and a pure batch follows: it prefills.
@@ -132,7 +133,7 @@ from infermax_opt.infermax.bounds._levels_space import (
     states_on_levels,
 )
 from infermax_opt.infermax.bounds.least_work import least_work
-from infermax_opt.infermax.bounds.pieces import in_units
+from infermax_opt.infermax.bounds.pieces import BatchCosts, in_units
 from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["Ladder", "levels_bounds", "one_token_fits"]
@@ -218,7 +219,7 @@ class Ladder:
         self._instance, self._piece = instance, piece
         self._narrowest = narrowest
         self._batch = ticks.alpha[piece] + min(ticks.d0, ticks.p0)
-        self._longest = ticks.alpha[piece] + ticks.d0 + ticks.p0
+        self._longest = BatchCosts.of(instance, piece).mixed
         block = BITS - (narrowest * self._batch).bit_length()
         self._exponent = min(block, MOST_BITS - self._longest.bit_length())
         self._last: LevelSearch | None = None

@@ -21,7 +21,8 @@ of these kinds:
 each idle request, with s' >= min I, and s' = s-1 where it returns late; where nobody decodes, what first
 tokens and returns with a token earn.  Who returns was not in decode, so its batch prefills, as it does
 for first tokens.  So a batch costs at least alpha + d0, with first tokens or returns alpha + d0 + p0, and
-alpha + p0 where nobody decodes.  An eviction with its return makes the token s cost beta s rather than
+alpha + p0 where nobody decodes.  Without hybrid batching there is none of the second sort, which may cost
+anything.  An eviction with its return makes the token s cost beta s rather than
 beta + d1 (s-1) or more: at least rho(s) = max(0, beta - d1) (s-1) more, of which out(s) is charged to the
 eviction and rho(s) - out(s) to the return.  Where the return is late, the refill itself costs beta (s-1),
 and the token, should it ever be made without another return, costs no less than without the eviction.
@@ -158,7 +159,7 @@ from fractions import Fraction
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._occupancy_graph import OccupancyGraph
 from infermax_opt.infermax.bounds.least_work import least_work
-from infermax_opt.infermax.bounds.pieces import BITS, best_piece, in_units
+from infermax_opt.infermax.bounds.pieces import BITS, BatchCosts, best_piece, in_units
 from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["occupancy_bound", "occupancy_graph"]
@@ -229,17 +230,16 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool], ends:
 def occupancy_graph(instance: Instance, piece: int) -> tuple[OccupancyGraph | None, int]:
     """The graph of one affine piece and the exponent of its units of ticks; None where it has too much."""
     ticks, system, policy = instance.cost.ticks, instance.system, instance.policy
-    alpha, beta = ticks.alpha[piece], ticks.beta[piece]
+    beta, costs = ticks.beta[piece], BatchCosts.of(instance, piece)
     kinds = tuple((t.input_tokens, t.output_tokens, len(t.members)) for t in instance.types)
-    fixed = alpha + ticks.d0 + ticks.p0
     if (
-        fixed == 0
+        costs.mixed == 0
         or max(o for _, o, _ in kinds) > MAX_OUTPUT
         or len({i for i, _, _ in kinds}) > MAX_SIZES
         or len({i + o for i, o, _ in kinds}) > MAX_SIZES
     ):
         return None, 0
-    exponent = BITS - fixed.bit_length()
+    exponent = BITS - costs.mixed.bit_length()
 
     units = functools.partial(in_units, exponent=exponent)
     most = min(sum(count for _, _, count in kinds), system.kv_capacity // min(i for i, _, _ in kinds))
@@ -249,9 +249,9 @@ def occupancy_graph(instance: Instance, piece: int) -> tuple[OccupancyGraph | No
         capacity=system.kv_capacity,
         most=most,
         kinds=kinds,
-        plain=units(alpha + ticks.d0),
-        mixed=units(fixed),
-        pure=units(alpha + ticks.p0),
+        plain=units(costs.plain),
+        mixed=units(costs.mixed),
+        pure=units(costs.pure),
         rho=min(units(max(0, beta - ticks.d1)), 2**52 // (system.kv_capacity + most + 1)),
         evictions=policy.preemption,
         chunked=policy.chunked_prefill,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from infermax_opt.core.linear import maximizer
 from infermax_opt.core.result import LowerBound
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["BITS", "PriceProgram", "Stop", "best_piece", "few_pieces", "in_units", "longest"]
+__all__ = ["BITS", "BatchCosts", "PriceProgram", "Stop", "best_piece", "few_pieces", "in_units", "longest"]
 
 #: Bits of a batch's fixed cost in units: rounding costs less than 1e-6 of a bound, and sums along a
 #: path stay in int64.
@@ -60,6 +60,25 @@ def few_pieces(instance: Instance, most: int) -> list[int]:
     order = sorted(range(len(beta)), key=lambda piece: beta[piece])
     last = len(order) - 1
     return order if last < most else sorted({order[last * k // (most - 1)] for k in range(most)})
+
+
+class BatchCosts(NamedTuple):
+    """Ticks of a batch besides its tokens: of decodes, with prefills besides, and of prefills alone.
+
+    Without hybrid batching no batch has both: the second one is what two batches cost, one after the other.
+    """
+
+    plain: int
+    mixed: int
+    pure: int
+
+    @classmethod
+    def of(cls, instance: Instance, piece: int) -> BatchCosts:
+        """Those by one affine piece of the batch time."""
+        ticks = instance.cost.ticks
+        alpha: int = ticks.alpha[piece]
+        both = ticks.p0 if instance.policy.hybrid_batching else alpha + ticks.p0
+        return cls(alpha + ticks.d0, alpha + ticks.d0 + both, alpha + ticks.p0)
 
 
 def longest(instance: Instance) -> int:

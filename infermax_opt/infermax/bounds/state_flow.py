@@ -54,7 +54,8 @@ the others s-1, the size of (kind, n-1); they have 1 <= n < O.  With these lower
 to at most M, and D is a state; what there is before all of D were added is a part of it, so is a state.
 The steps: idle for each that was active and makes no token, return for each that returns with a token,
 late return for each without, admit for each first token.  Then a mixed batch if there is any of these
-three: it decodes and prefills.  Else a plain batch: it decodes.  After it those lowered have n again, and
+three: it decodes and prefills; without hybrid batching there is no such batch, which may cost anything.
+Else a plain batch: it decodes.  After it those lowered have n again, and
 the state is that after the batch.
 
 (2) No request decodes.  Only first tokens and returns change the state: enter for each first token,

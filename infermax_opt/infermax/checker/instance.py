@@ -233,8 +233,12 @@ class Instance:
         return self.p1 * sum(c * max(i, i * i // (limit - o + 1 if self.spread else 1)) for i, o, c in kinds)
 
     def presence(self, piece: Piece) -> list[int]:
-        """Units of a batch of decodes, with prefills besides, and of prefills alone; rho."""
-        costs = [piece.alpha + c for c in (self.d0, self.d0 + self.p0, self.p0)]
+        """Units of a batch of decodes, with prefills besides, and of prefills alone; rho.
+
+        Without hybrid batching no batch has both: the second one is what two batches cost.
+        """
+        both = self.d0 + self.p0 + (0 if self.hybrid else piece.alpha)
+        costs = [piece.alpha + c for c in (self.d0, both, self.p0)]
         return [piece.units(v) for v in [*costs, max(0, piece.beta - self.d1)]]
 
 

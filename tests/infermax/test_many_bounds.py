@@ -285,10 +285,16 @@ def test_the_strongest_prices_of_states_do_not_exceed_the_optimum(seeds: range) 
     assert accepted > 15
 
 
+def mixing(seed: int) -> Instance:
+    """A crowd whose batches may have prompts and decodes."""
+    instance = crowd(seed)
+    return replace(instance, policy=replace(instance.policy, hybrid_batching=True))
+
+
 @functools.cache
 def listed_states(seed: int) -> tuple[states.Graph, dict[str, Any] | None]:
     """The graph of states of a crowd, and its strongest certificate."""
-    instance = crowd(seed)
+    instance = mixing(seed)
     graph = states.graph(instance, 0)
     return graph, states.strongest(instance, graph)
 
@@ -298,7 +304,7 @@ def test_state_certificates_that_leave_out_steps(kind: str) -> None:
     """Without one kind of step the potentials prove too much: the checker must know every kind."""
     refused = 0
     for seed in (3, 5, 6, 7, 9, 15, 19, 24, 26, 34):
-        instance = crowd(seed)
+        instance = mixing(seed)
         if instance.system.kv_capacity > 16:
             continue
         graph, honest = listed_states(seed)

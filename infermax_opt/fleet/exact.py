@@ -27,7 +27,7 @@ __all__ = ["Cheapest", "Fleet", "cheapest", "few", "found_of", "replayed"]
 
 #: Names of its routing and its schedules among policies and schedulers.
 EVERY, SEARCH = "every routing", "exact search"
-#: Seconds that the search of each type of machines may take.
+#: Seconds that the search may take.
 SECONDS = 5.0
 
 Tell = Callable[[str], None] | None

@@ -59,11 +59,7 @@ def _cheapest(rate: Fraction, mix: Mix, plan: Plan) -> str:
     told = mix_to_json(rate, mix, plan.rows)
     parts = " + ".join(f"{n} x {name}" for name, n in told["machines"].items()) or UNKNOWN
     text = f"cheapest mix at rate {float(rate):g}: {parts}; {bounds(mix.lower, mix.price)} an hour"
-    return text if mix.certified else f"{text}; {BY_SEARCH}, its certificate proves {_price(mix.bound.price)}"
-
-
-def _price(price: Fraction | None) -> str:
-    return UNKNOWN if price is None else short(price)
+    return text if mix.certified else f"{text}; {BY_SEARCH}, its certificate proves {short(mix.bound.price)}"
 
 
 def _table(plan: Plan) -> list[tuple[str, ...]]:

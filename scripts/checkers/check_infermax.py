@@ -1084,6 +1084,25 @@ def kv_area(served: Served) -> int:
 MAX_LISTED, MAX_SQUARE = 2**20, 2**17
 
 
+def chunk_payments(instance: Instance, wait: Fraction, width: int, dear: Fraction | None = None) -> Fraction:
+    """Ticks that prompts pay at least while they are in chunks, for attention and where they wait.
+
+    Parameters
+    ----------
+    instance : Instance
+    wait : Fraction
+        Of a token for each chunk that comes behind it.
+    width : int
+        Tokens of a chunk beyond which each one is dear.
+    dear : Fraction, optional
+        None where a chunk cannot have more.
+    """
+    if not wait or not instance.prompts:
+        return Fraction(0)
+    more = Fraction(2 * instance.p1 if instance.spread else 0)
+    return sum_of_payments(instance.work, instance.prompts, wait, more, width, dear)
+
+
 def sum_of_payments(
     work: Work,
     groups: Iterable[tuple[int, int]],
@@ -1219,11 +1238,7 @@ def prompts_in_chunks(
         require(alpha <= piece.alpha and beta > piece.beta, "prompts: the pieces have no knee")
         width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
         dear = Fraction(percent * (beta - piece.beta), 100)
-    wait = waiting / full + instance.p2
-    if not wait or not instance.prompts:
-        return Fraction(0)
-    more = Fraction(2 * instance.p1 if instance.spread else 0)
-    return sum_of_payments(instance.work, instance.prompts, wait, more, width, dear)
+    return chunk_payments(instance, waiting / full + instance.p2, width, dear)
 
 
 def ramp_terms(instance: Instance, piece: Piece, waiting: Fraction, length: int, percent: int) -> Fraction:
@@ -1395,10 +1410,8 @@ def waiting(
         sums = sum_of_payments(instance.work, cached.items(), wait, Fraction(0), width, dear)
         paid += max(Fraction(0), sums - never)
     dear = beyond * prompts / 100
-    more = Fraction(2 * instance.p1 if instance.spread else 0)
     narrow = min(width, instance.budget) if dear else instance.budget
-    behind = wait + instance.p2
-    return paid + sum_of_payments(instance.work, instance.prompts, behind, more, narrow, dear or None)
+    return paid + chunk_payments(instance, wait + instance.p2, narrow, dear or None)
 
 
 # --- infermax_opt/infermax/checker/apart.py -------------------------------------------------------
@@ -1437,10 +1450,7 @@ def batches_apart(instance: Instance, evidence: Field, piece: Piece) -> Fraction
     paid += (piece.beta + sigma * piece.alpha / min(instance.budget, full)) * prompts
     paid += instance.p0 * Served(instance, kinds, evidence, piece).prefill
     paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
-    if instance.p2:
-        more = Fraction(2 * instance.p1 if instance.spread else 0)
-        wait = Fraction(instance.p2)
-        paid += sum_of_payments(instance.work, instance.prompts, wait, more, instance.budget, None)
+    paid += chunk_payments(instance, Fraction(instance.p2), instance.budget)
     return paid / instance.scale
 
 

@@ -35,7 +35,6 @@ Arrivals and limits change none of this.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
@@ -44,10 +43,10 @@ from typing import Any
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.counts import count_batches_of
 from infermax_opt.infermax.bounds.decode_prices import DecodePrice, least_of_decodes
-from infermax_opt.infermax.bounds.least_work import Totals, spreads
+from infermax_opt.infermax.bounds.least_work import Totals
 from infermax_opt.infermax.bounds.pieces import few_pieces
 from infermax_opt.infermax.bounds.sizes import Sizes
-from infermax_opt.infermax.bounds.token_payments import least_payments
+from infermax_opt.infermax.bounds.token_payments import chunk_payments, prompt_lengths
 from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["apart_bound"]
@@ -93,13 +92,7 @@ class _Served:
         prefix = instance.cost.extra_ticks.p2
         paid = Fraction(ticks.p1 * self.totals.pairs)
         paid += Fraction(ticks.p0 * count_batches_of(instance, self.sizes).prefill)
-        if prefix:
-            square = Fraction(2 * ticks.p1 if spreads(instance) else 0)
-            groups = Counter[int]()
-            for kind in instance.types:
-                groups[kind.input_tokens] += len(kind.members)
-            paid += least_payments(groups, Fraction(prefix), square, instance.system.prefill_budget, None)
-        return paid
+        return paid + chunk_payments(instance, prompt_lengths(instance), Fraction(prefix))
 
     def may(self, piece: int, alone: int) -> bool:
         """Whether refills cost no less than decodes apart."""

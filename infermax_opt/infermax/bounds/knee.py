@@ -59,7 +59,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -68,12 +68,12 @@ from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.closed_form import decode_presence
 from infermax_opt.infermax.bounds.counts import BatchCounts, blocks_of, count_batches_of
 from infermax_opt.infermax.bounds.decode_prices import DecodePrice, least_of_decodes
-from infermax_opt.infermax.bounds.least_work import Totals, spreads
+from infermax_opt.infermax.bounds.least_work import Totals
 from infermax_opt.infermax.bounds.pieces import few_pieces
 from infermax_opt.infermax.bounds.ramp import MAX_BATCHES, filling_terms
 from infermax_opt.infermax.bounds.sizes import Sizes
-from infermax_opt.infermax.bounds.token_payments import least_payments
-from infermax_opt.infermax.data.instance import Instance, RequestType
+from infermax_opt.infermax.bounds.token_payments import chunk_payments, least_payments, prompt_lengths
+from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["knee_bound"]
 
@@ -158,23 +158,20 @@ class _Served:
     @functools.cached_property
     def inputs(self) -> Counter[int]:
         """Requests by their prompt tokens."""
-        return self._by(lambda kind: kind.input_tokens)
+        return prompt_lengths(self.instance)
 
     @functools.cached_property
     def cached(self) -> Counter[int]:
         """Requests by the tokens that they hold at the end."""
-        return self._by(lambda kind: kind.input_tokens + kind.output_tokens - 1)
+        found = Counter[int]()
+        for kind in self.instance.types:
+            found[kind.input_tokens + kind.output_tokens - 1] += len(kind.members)
+        return found
 
     @functools.cached_property
     def largest(self) -> int:
         """Most tokens that a request holds."""
         return max(self.cached)
-
-    def _by(self, tokens: Callable[[RequestType], int]) -> Counter[int]:
-        found = Counter[int]()
-        for kind in self.instance.types:
-            found[tokens(kind)] += len(kind.members)
-        return found
 
 
 class _Pair:
@@ -291,8 +288,6 @@ class _Pair:
 
     def _prompts(self, wait: Fraction, dear: Fraction) -> Fraction:
         """What prompts pay while they are in chunks."""
-        square = Fraction(2 * self.instance.cost.ticks.p1 if spreads(self.instance) else 0)
-        width = self.instance.system.prefill_budget
         if dear == 0:
-            return least_payments(self.served.inputs, wait, square, width, None)
-        return least_payments(self.served.inputs, wait, square, min(width, self.width), dear)
+            return chunk_payments(self.instance, self.served.inputs, wait)
+        return chunk_payments(self.instance, self.served.inputs, wait, self.width, dear)

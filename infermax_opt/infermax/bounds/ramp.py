@@ -59,7 +59,6 @@ Evictions, chunks, arrivals and the limits P and R_max change none of this.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -71,7 +70,7 @@ from infermax_opt.infermax.bounds.counts import BatchCounts, blocks_of, count_ba
 from infermax_opt.infermax.bounds.least_work import Totals, spreads
 from infermax_opt.infermax.bounds.pieces import few_pieces
 from infermax_opt.infermax.bounds.sizes import Sizes
-from infermax_opt.infermax.bounds.token_payments import least_payments
+from infermax_opt.infermax.bounds.token_payments import chunk_payments, prompt_lengths
 from infermax_opt.infermax.data.instance import Instance
 
 __all__ = ["filling_terms", "ramp_bound"]
@@ -106,9 +105,7 @@ def _piece_bound(instance: Instance, counts: BatchCounts, piece: int) -> LowerBo
     room = blocks * block - (block - 1) * _together(sizes, block, blocks)
     totals = Totals.of(instance, kinds)
     tokens = Fraction(totals.prompts + totals.later, system.max_batch_tokens)
-    lengths = Counter[int]()
-    for kind in kinds:
-        lengths[kind.input_tokens] += len(kind.members)
+    lengths = prompt_lengths(instance)
 
     def counted(split: _Split, share: int) -> _Counted:
         """With so much of the batches by KV, and the others by tokens."""
@@ -187,16 +184,12 @@ def _prompts(
     """Ticks that prompts pay while they are in chunks, at least."""
     ticks, system = instance.cost.ticks, instance.system
     full = system.kv_capacity // system.block_size * system.block_size
-    width, dear = system.prefill_budget, None
     wait = Fraction(ticks.alpha[piece] * share, WHOLE * full) + instance.cost.extra_ticks.p2
-    if wait == 0:
-        return Fraction(0)
-    if split.knee is not None:
-        steeper = ticks.beta[split.knee] - ticks.beta[piece]
-        knee = -(-(ticks.alpha[piece] - ticks.alpha[split.knee]) // steeper)
-        width, dear = min(width, max(1, knee)), Fraction(split.percent * steeper, 100)
-    square = Fraction(2 * ticks.p1 if spreads(instance) else 0)
-    return least_payments(lengths, wait, square, width, dear)
+    if split.knee is None:
+        return chunk_payments(instance, lengths, wait)
+    steeper = ticks.beta[split.knee] - ticks.beta[piece]
+    knee = max(1, -(-(ticks.alpha[piece] - ticks.alpha[split.knee]) // steeper))
+    return chunk_payments(instance, lengths, wait, knee, Fraction(split.percent * steeper, 100))
 
 
 def _ramp(

@@ -9,15 +9,54 @@ least the sum of the n least ones.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from heapq import heappop, heappush, heapreplace
 
-__all__ = ["least_payments"]
+from infermax_opt.infermax.bounds.least_work import spreads
+from infermax_opt.infermax.data.instance import Instance
+
+__all__ = ["chunk_payments", "least_payments", "prompt_lengths"]
 
 #: Tokens of a group up to which what they pay is listed, where all of a chunk pay the same, and where not;
 #: those beyond pay no less than the next one.
 LISTED, SQUARE_LISTED = 2**20, 2**17
+
+
+def prompt_lengths(instance: Instance) -> Counter[int]:
+    """Requests by their prompt tokens."""
+    found = Counter[int]()
+    for kind in instance.types:
+        found[kind.input_tokens] += len(kind.members)
+    return found
+
+
+def chunk_payments(
+    instance: Instance,
+    lengths: Mapping[int, int],
+    wait: Fraction,
+    knee: int | None = None,
+    dear: Fraction | None = None,
+) -> Fraction:
+    """Ticks that prompts pay at least while they are in chunks, for attention and where they wait.
+
+    Parameters
+    ----------
+    instance : Instance
+    lengths : mapping of int to int
+        Requests by their prompt tokens.
+    wait : Fraction
+        Of a token for each chunk that comes behind it.
+    knee : int, optional
+        Tokens of a chunk beyond which each one is dear.
+    dear : Fraction, optional
+    """
+    if wait == 0:
+        return Fraction(0)
+    budget = instance.system.prefill_budget
+    square = Fraction(2 * instance.cost.ticks.p1 if spreads(instance) else 0)
+    return least_payments(lengths, wait, square, budget if knee is None else min(budget, knee), dear)
 
 
 def least_payments(

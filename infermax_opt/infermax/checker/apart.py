@@ -10,7 +10,7 @@ from infermax_opt.infermax.checker.closed_form import Served
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.knee import least_of_decodes
 from infermax_opt.infermax.checker.pieces import Piece
-from infermax_opt.infermax.checker.token_payments import sum_of_payments
+from infermax_opt.infermax.checker.token_payments import chunk_payments
 
 
 def batches_apart(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
@@ -45,10 +45,7 @@ def batches_apart(instance: Instance, evidence: Field, piece: Piece) -> Fraction
     paid += (piece.beta + sigma * piece.alpha / min(instance.budget, full)) * prompts
     paid += instance.p0 * Served(instance, kinds, evidence, piece).prefill
     paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
-    if instance.p2:
-        more = Fraction(2 * instance.p1 if instance.spread else 0)
-        wait = Fraction(instance.p2)
-        paid += sum_of_payments(instance.work, instance.prompts, wait, more, instance.budget, None)
+    paid += chunk_payments(instance, Fraction(instance.p2), instance.budget)
     return paid / instance.scale
 
 

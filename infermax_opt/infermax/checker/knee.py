@@ -12,7 +12,7 @@ from infermax_opt.infermax.checker.closed_form import Served, decode_presence
 from infermax_opt.infermax.checker.instance import Instance, Kinds
 from infermax_opt.infermax.checker.pieces import Piece
 from infermax_opt.infermax.checker.ramp import filling_terms
-from infermax_opt.infermax.checker.token_payments import sum_of_payments
+from infermax_opt.infermax.checker.token_payments import chunk_payments, sum_of_payments
 
 #: Slope and constant, in ticks by the KV tokens that a decode leaves.
 KvPrice = tuple[Fraction, Fraction]
@@ -130,7 +130,5 @@ def waiting(
         sums = sum_of_payments(instance.work, cached.items(), wait, Fraction(0), width, dear)
         paid += max(Fraction(0), sums - never)
     dear = beyond * prompts / 100
-    more = Fraction(2 * instance.p1 if instance.spread else 0)
     narrow = min(width, instance.budget) if dear else instance.budget
-    behind = wait + instance.p2
-    return paid + sum_of_payments(instance.work, instance.prompts, behind, more, narrow, dear or None)
+    return paid + chunk_payments(instance, wait + instance.p2, narrow, dear or None)

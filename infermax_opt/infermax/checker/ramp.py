@@ -11,7 +11,7 @@ from infermax_opt.checking.work import Work
 from infermax_opt.infermax.checker.closed_form import Served, least_presence, tokens_above
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.pieces import Piece
-from infermax_opt.infermax.checker.token_payments import sum_of_payments
+from infermax_opt.infermax.checker.token_payments import chunk_payments
 
 
 def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
@@ -76,11 +76,7 @@ def prompts_in_chunks(
         require(alpha <= piece.alpha and beta > piece.beta, "prompts: the pieces have no knee")
         width = max(1, min(width, math.ceil(Fraction(piece.alpha - alpha, beta - piece.beta))))
         dear = Fraction(percent * (beta - piece.beta), 100)
-    wait = waiting / full + instance.p2
-    if not wait or not instance.prompts:
-        return Fraction(0)
-    more = Fraction(2 * instance.p1 if instance.spread else 0)
-    return sum_of_payments(instance.work, instance.prompts, wait, more, width, dear)
+    return chunk_payments(instance, waiting / full + instance.p2, width, dear)
 
 
 def ramp_terms(instance: Instance, piece: Piece, waiting: Fraction, length: int, percent: int) -> Fraction:

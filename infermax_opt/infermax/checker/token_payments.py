@@ -11,10 +11,30 @@ from fractions import Fraction
 from itertools import accumulate
 
 from infermax_opt.checking.work import Work
+from infermax_opt.infermax.checker.instance import Instance
 
 #: Tokens of a group up to which what they pay is listed, where all of a chunk pay the same, and where not;
 #: those beyond pay no less than the next one.
 MAX_LISTED, MAX_SQUARE = 2**20, 2**17
+
+
+def chunk_payments(instance: Instance, wait: Fraction, width: int, dear: Fraction | None = None) -> Fraction:
+    """Ticks that prompts pay at least while they are in chunks, for attention and where they wait.
+
+    Parameters
+    ----------
+    instance : Instance
+    wait : Fraction
+        Of a token for each chunk that comes behind it.
+    width : int
+        Tokens of a chunk beyond which each one is dear.
+    dear : Fraction, optional
+        None where a chunk cannot have more.
+    """
+    if not wait or not instance.prompts:
+        return Fraction(0)
+    more = Fraction(2 * instance.p1 if instance.spread else 0)
+    return sum_of_payments(instance.work, instance.prompts, wait, more, width, dear)
 
 
 def sum_of_payments(

@@ -895,33 +895,8 @@ def blocks_up_to(last: int, size: int) -> int:
     return (full + 1) * (2 * last - full * size) // 2
 
 
-# --- infermax_opt/infermax/checker/closed_form.py -------------------------------------------------
-# Proof: closed forms of the makespan, by work and a least number of batches.
-
-
-def closed_form(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
-    """Work, attention constants and a least number of batches.
-
-    Parameters
-    ----------
-    instance : Instance
-    evidence : Field
-        What the certificate holds for this proof.
-    piece : Piece
-        Affine piece of the batch time.
-    """
-    since = evidence["since"].number()
-    kinds = instance.since(since)
-    require(since >= 0 and len(kinds) > 0, "since: no request arrives then or later")
-    instance.work.spend(50 * len(kinds))
-    served = Served(instance, kinds, evidence, piece)
-    batches = max(served.prefill, count_batches(served))
-    work = instance.token_work(kinds, piece.beta)
-    work += 0 if instance.spread else instance.squares(kinds)
-    if instance.spread and evidence["reference"].value is not None:
-        work += spread_squares(served, batches)
-    paid = piece.alpha * batches + instance.p0 * served.prefill + least_presence(served, batches)
-    return since + Fraction(paid + work, instance.scale)
+# --- infermax_opt/infermax/checker/served.py ------------------------------------------------------
+# Requests whose batches are counted by the closed forms, and what evictions may save of them.
 
 
 class Served:
@@ -946,66 +921,17 @@ class Served:
         self.horizon: Any = FAR if fixed else self.spare // self.worth
 
 
-def least_presence(served: Served, batches: int) -> int:
-    """Ticks of attention constants besides those of prefill batches."""
-    others = batches - served.prefill
-    return max(paid + served.least * max(0, others - number) for paid, number in decode_presence(served))
-
-
-def decode_presence(served: Served) -> Iterator[tuple[int, int]]:
-    """Ticks of decode batches and how many pay them, at least, by each argument that holds."""
-    instance = served.instance
-    yield instance.d0 * served.decode, served.decode
-    if not instance.preemption or served.slack >= 2 * instance.d0:
-        area = sum(c * ((o - 1) * i + o * (o - 1) // 2) for i, o, c in served.kinds)
-        yield instance.d0 * area // instance.capacity, -(-area // instance.capacity)
-
-
-def spread_squares(served: Served, batches: int) -> int:
-    """Least attention of prompts in chunks: linear in the batches, and no more of them saves alpha."""
-    reference = served.evidence["reference"].whole(max(batches, served.longest))
-    spread = [(served.instance.p1 * i * i * c, reference - o + 1) for i, o, c in served.kinds]
-    saved = sum(-(-s // q**2) for s, q in spread)
-    require(saved <= served.piece.alpha, "reference: saves more than alpha")
-    return sum(s // q + (reference - batches) * (s // q**2) for s, q in spread)
-
-
-def count_batches(served: Served) -> Any:
-    """Least number of batches by the named argument (`infermax_opt.infermax.bounds.counts`, `age`)."""
-    instance, kinds = served.instance, served.kinds
-    argument = served.evidence["argument"].text()
-    if argument in ("longest request", "prefill tail"):
-        return longest_tail(served, alone=argument == "longest request")
-    if argument == "token budget":
-        return -(-sum((i - 1 + o) * c for i, o, c in kinds) // instance.batch_tokens)
-    if argument == "running limit" and instance.running is not None:
-        return -(-sum(o * c for _, o, c in kinds) // instance.running)
-    if argument == "separate phases" and not (instance.preemption or instance.hybrid):
-        return served.prefill + served.decode
-    proofs = proofs_by_memory(served)
-    if argument not in proofs:
-        served.evidence["argument"].fail(f"{shown(argument)} is unknown, or not for this instance")
-    return proofs[argument](served)
+# --- infermax_opt/infermax/checker/memory_batches.py ----------------------------------------------
+# Proof: the least number of batches, by the KV that their tokens take.
 
 
 def proofs_by_memory(served: Served) -> dict[str, Callable[[Served], int]]:
     """Arguments about KV, where they are for the instance."""
     proofs: dict[str, Callable[[Served], int]]
-    proofs = {"KV age": kv_age, "KV area": kv_area, "KV slots": kv_slots}
+    proofs = {"KV age": kv_age, "KV area": kv_area, "KV releases": kv_releases, "KV slots": kv_slots}
     if len({(i, o) for i, o, _ in served.kinds}) == 1:
         proofs["KV spacing"] = kv_spacing
     return proofs
-
-
-def longest_tail(served: Served, alone: bool) -> int:
-    """Of the requests with so many outputs or more, the last to have its first token is still to decode.
-
-    Each request's own prompt is before that, or, unless `alone`, the prompts of all of them.
-    """
-    ordered = sorted(served.kinds, key=lambda kind: -kind[1])
-    prompts = (i for i, _, _ in ordered) if alone else accumulate(i * c for i, _, c in ordered)
-    pairs = zip(prompts, ordered, strict=True)
-    return max(-(-tokens // served.instance.budget) + o - 1 for tokens, (_, o, _) in pairs)
 
 
 def kv_age(served: Served) -> int:
@@ -1023,6 +949,31 @@ def kv_age(served: Served) -> int:
         volume += many * size
     rounding = 0 if instance.preemption else instance.capacity - 1
     return (volume + waste + rounding) // instance.capacity
+
+
+def kv_releases(served: Served) -> int:
+    """Requests share the memory in which each window ends, and waste it in between, or they are left out.
+
+    See `infermax_opt.infermax.bounds.releases`; `cut` is the price of memory there in parts of 2**20.
+    """
+    instance, unit, evictions = served.instance, 1 << 20, served.instance.preemption
+    least, top = min(i for i, _, _ in served.kinds), max(i + o for i, o, _ in served.kinds)
+    worth = served.spare * unit // served.worth
+    price = served.evidence["cut"].whole(0, min(top * unit, worth) if evictions else top * unit)
+    horizon: Any = (worth - price) // unit if evictions else FAR
+    instance.work.spend(10 * (top - least))
+    run, total, up_to = 1, 0, [0]
+    for size in range(least, top):
+        while run * (run + 1) // 2 * unit <= price * size:
+            instance.work.spend(1)
+            run += 1
+        waste = (run * (run - 1) // 2 * unit + price * size) // run
+        total += size * unit + (waste if run <= horizon else horizon * unit)
+        up_to.append(total)
+    opened = price * instance.capacity
+    parts = sum(max(0, up_to[i + o - least] - up_to[i - least] - opened) * c for i, o, c in served.kinds)
+    unit *= instance.capacity
+    return parts // unit if evictions else -(-parts // unit)
 
 
 def kv_spacing(served: Served) -> int:
@@ -1072,6 +1023,88 @@ def kv_area(served: Served) -> int:
     big = tokens_above(served, capacity // 2)[0]
     others = tokens_above(served, max(0, cut - 1))[1] - huge_volume  # from the cut on: none beside a huge one
     return max(big, huge - (-others // capacity))
+
+
+# --- infermax_opt/infermax/checker/closed_form.py -------------------------------------------------
+# Proof: closed forms of the makespan, by work and a least number of batches.
+
+
+def closed_form(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
+    """Work, attention constants and a least number of batches.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+        What the certificate holds for this proof.
+    piece : Piece
+        Affine piece of the batch time.
+    """
+    since = evidence["since"].number()
+    kinds = instance.since(since)
+    require(since >= 0 and len(kinds) > 0, "since: no request arrives then or later")
+    instance.work.spend(50 * len(kinds))
+    served = Served(instance, kinds, evidence, piece)
+    batches = max(served.prefill, count_batches(served))
+    work = instance.token_work(kinds, piece.beta)
+    work += 0 if instance.spread else instance.squares(kinds)
+    if instance.spread and evidence["reference"].value is not None:
+        work += spread_squares(served, batches)
+    paid = piece.alpha * batches + instance.p0 * served.prefill + least_presence(served, batches)
+    return since + Fraction(paid + work, instance.scale)
+
+
+def least_presence(served: Served, batches: int) -> int:
+    """Ticks of attention constants besides those of prefill batches."""
+    others = batches - served.prefill
+    return max(paid + served.least * max(0, others - number) for paid, number in decode_presence(served))
+
+
+def decode_presence(served: Served) -> Iterator[tuple[int, int]]:
+    """Ticks of decode batches and how many pay them, at least, by each argument that holds."""
+    instance = served.instance
+    yield instance.d0 * served.decode, served.decode
+    if not instance.preemption or served.slack >= 2 * instance.d0:
+        area = sum(c * ((o - 1) * i + o * (o - 1) // 2) for i, o, c in served.kinds)
+        yield instance.d0 * area // instance.capacity, -(-area // instance.capacity)
+
+
+def spread_squares(served: Served, batches: int) -> int:
+    """Least attention of prompts in chunks: linear in the batches, and no more of them saves alpha."""
+    reference = served.evidence["reference"].whole(max(batches, served.longest))
+    spread = [(served.instance.p1 * i * i * c, reference - o + 1) for i, o, c in served.kinds]
+    saved = sum(-(-s // q**2) for s, q in spread)
+    require(saved <= served.piece.alpha, "reference: saves more than alpha")
+    return sum(s // q + (reference - batches) * (s // q**2) for s, q in spread)
+
+
+def count_batches(served: Served) -> Any:
+    """Least number of batches by the named argument (`infermax_opt.infermax.bounds.counts`, `age`)."""
+    instance, kinds = served.instance, served.kinds
+    argument = served.evidence["argument"].text()
+    if argument in ("longest request", "prefill tail"):
+        return longest_tail(served, alone=argument == "longest request")
+    if argument == "token budget":
+        return -(-sum((i - 1 + o) * c for i, o, c in kinds) // instance.batch_tokens)
+    if argument == "running limit" and instance.running is not None:
+        return -(-sum(o * c for _, o, c in kinds) // instance.running)
+    if argument == "separate phases" and not (instance.preemption or instance.hybrid):
+        return served.prefill + served.decode
+    proofs = proofs_by_memory(served)
+    if argument not in proofs:
+        served.evidence["argument"].fail(f"{shown(argument)} is unknown, or not for this instance")
+    return proofs[argument](served)
+
+
+def longest_tail(served: Served, alone: bool) -> int:
+    """Of the requests with so many outputs or more, the last to have its first token is still to decode.
+
+    Each request's own prompt is before that, or, unless `alone`, the prompts of all of them.
+    """
+    ordered = sorted(served.kinds, key=lambda kind: -kind[1])
+    prompts = (i for i, _, _ in ordered) if alone else accumulate(i * c for i, _, c in ordered)
+    pairs = zip(prompts, ordered, strict=True)
+    return max(-(-tokens // served.instance.budget) + o - 1 for tokens, (_, o, _) in pairs)
 
 
 # --- infermax_opt/infermax/checker/token_payments.py ----------------------------------------------

@@ -131,7 +131,7 @@ def test_every_argument_has_certificates() -> None:
     assert seen - {None} == {
         "longest request", "prefill tail", "token budget", "KV area", "KV slots", "running limit",
         "separate phases", "arrivals", "KV age", "occupancy", "state flow", "Lagrangian", "filling", "ramp",
-        "knee", "apart", "count branching", "KV spacing",
+        "knee", "apart", "count branching", "KV spacing", "KV releases",
     }  # fmt: skip
 
 

@@ -210,6 +210,10 @@ HOSTILE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
         endless(),
         {"kind": "closed-form", "argument": "KV age", "since": "0", "reference": None},
     ),
+    "releases of a quintillion sizes": lambda: (
+        endless(),
+        {"kind": "closed-form", "argument": "KV releases", "since": "0", "reference": None, "cut": 0},
+    ),
 }  # fmt: skip
 
 

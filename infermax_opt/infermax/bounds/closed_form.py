@@ -21,7 +21,8 @@ least at J = J_min.
 
 *Age.*  Where memory fills up between two releases of it, J >= the number of `age`, or evictions cost more
 than the batches that they save, each worth alpha_k + min(d0, p0) at most.  Of what a refill costs more,
-decode presence may take d0 s / M <= 2 d0 (s-1) / M: `age` is left the rest.  So it is for `spacing`.
+decode presence may take d0 s / M <= 2 d0 (s-1) / M: `age` is left the rest.  So it is for `spacing` and
+`releases`.
 
 *Arrivals.*  For any a, the requests that arrive at a or later are served after a by a schedule
 that would serve them alone in no more time (dropping the others only shortens batches).
@@ -41,6 +42,8 @@ from infermax_opt.infermax.bounds.age import aged_batches
 from infermax_opt.infermax.bounds.counts import BatchCounts, count_batches_of
 from infermax_opt.infermax.bounds.latency import latency_bounds
 from infermax_opt.infermax.bounds.least_work import Totals, spreads
+from infermax_opt.infermax.bounds.releases import SCALE as PRICE_SCALE
+from infermax_opt.infermax.bounds.releases import released_batches
 from infermax_opt.infermax.bounds.service import service_bounds
 from infermax_opt.infermax.bounds.sizes import LARGE, Sizes
 from infermax_opt.infermax.bounds.spacing import SCALE, spaced_batches
@@ -52,8 +55,8 @@ __all__ = ["closed_form_bounds", "decode_presence", "presence_ticks"]
 
 #: Where an instance keeps them: they are asked for again and again, and a million requests take seconds.
 MEMO = "closed form bounds"
-#: Names of the arguments of `age` and `spacing`, whose batches may differ by piece.
-AGE, SPACING = "KV age", "KV spacing"
+#: Names of the arguments of `age`, `spacing` and `releases`, whose batches may differ by piece.
+AGE, SPACING, RELEASES = "KV age", "KV spacing", "KV releases"
 #: Arrival times at which the arrival bound is evaluated, at most.
 THRESHOLDS = 64
 #: Types of requests that may be looked at for all of these times together.
@@ -201,11 +204,14 @@ def makespan_bounds(instance: Instance) -> list[LowerBound]:
     ]
     aged = _cost(instance, demand, [_aged(instance, demand.sizes, piece) for piece in pieces])
     bounds.append(_bound(instance, AGE, start, AGE, aged, counts))
+    arguments = {RELEASES: _released}
     if instance.policy.preemption and demand.sizes.are_equal:
-        batches, cuts = zip(*(_spaced(instance, demand.sizes, piece) for piece in pieces), strict=True)
-        spaced = _cost(instance, demand, batches)
-        cut = replace(counts, cuts={SPACING: cuts[spaced.piece]})
-        bounds.append(_bound(instance, SPACING, start, SPACING, spaced, cut))
+        arguments[SPACING] = _spaced
+    for name, argument in arguments.items():
+        batches, cuts = zip(*(argument(instance, demand.sizes, piece) for piece in pieces), strict=True)
+        found = _cost(instance, demand, batches)
+        cut = replace(counts, cuts={name: cuts[found.piece]})
+        bounds.append(_bound(instance, name, start, name, found, cut))
     if not instance.offline:
         bounds.append(_arrival_bound(instance))
     return bounds
@@ -333,8 +339,16 @@ def _aged(instance: Instance, sizes: Sizes, piece: int) -> int:
     if instance.policy.preemption:
         slack, batch = _refilled(instance, piece)
         horizon = slack // batch
-    rows = list(zip(*(column.tolist() for column in sizes), strict=True))
-    return aged_batches(rows, capacity, horizon)
+    return aged_batches(sizes.rows, capacity, horizon)
+
+
+def _released(instance: Instance, sizes: Sizes, piece: int) -> tuple[int, int]:
+    """Batches of the release bound, as far as evictions do not pay, and its price."""
+    worth = None
+    if instance.policy.preemption:
+        slack, batch = _refilled(instance, piece)
+        worth = slack * PRICE_SCALE // batch
+    return released_batches(sizes.rows, instance.system.kv_capacity, worth)
 
 
 def _spread_squares(squares: _Squares, batches: int, alpha: int) -> tuple[int, int | None]:

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
-from infermax_opt.infermax.checker.closed_form import Served
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.knee import least_of_decodes
 from infermax_opt.infermax.checker.pieces import Piece
+from infermax_opt.infermax.checker.served import Served
 from infermax_opt.infermax.checker.token_payments import chunk_payments
 
 

@@ -8,10 +8,11 @@ from fractions import Fraction
 
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
-from infermax_opt.infermax.checker.closed_form import Served, decode_presence
+from infermax_opt.infermax.checker.closed_form import decode_presence
 from infermax_opt.infermax.checker.instance import Instance, Kinds
 from infermax_opt.infermax.checker.pieces import Piece
 from infermax_opt.infermax.checker.ramp import filling_terms
+from infermax_opt.infermax.checker.served import Served
 from infermax_opt.infermax.checker.token_payments import chunk_payments, sum_of_payments
 
 #: Slope and constant, in ticks by the KV tokens that a decode leaves.

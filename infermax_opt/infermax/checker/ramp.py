@@ -8,9 +8,11 @@ from fractions import Fraction
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
-from infermax_opt.infermax.checker.closed_form import Served, least_presence, tokens_above
+from infermax_opt.infermax.checker.closed_form import least_presence
 from infermax_opt.infermax.checker.instance import Instance
+from infermax_opt.infermax.checker.memory_batches import tokens_above
 from infermax_opt.infermax.checker.pieces import Piece
+from infermax_opt.infermax.checker.served import Served
 from infermax_opt.infermax.checker.token_payments import chunk_payments
 
 

@@ -1,0 +1,112 @@
+"""Proof: the least number of batches, by the KV that their tokens take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from infermax_opt.checking.errors import require
+from infermax_opt.infermax.checker.instance import blocks_up_to
+from infermax_opt.infermax.checker.pieces import FAR
+from infermax_opt.infermax.checker.served import Served
+
+
+def proofs_by_memory(served: Served) -> dict[str, Callable[[Served], int]]:
+    """Arguments about KV, where they are for the instance."""
+    proofs: dict[str, Callable[[Served], int]]
+    proofs = {"KV age": kv_age, "KV area": kv_area, "KV releases": kv_releases, "KV slots": kv_slots}
+    if len({(i, o) for i, o, _ in served.kinds}) == 1:
+        proofs["KV spacing"] = kv_spacing
+    return proofs
+
+
+def kv_age(served: Served) -> int:
+    """Tokens by KV size, in ever later batches of a window, waste the KV that those before them take."""
+    instance, horizon = served.instance, served.horizon
+    steps, room = Counter[int](), instance.capacity * sum(c for _, _, c in served.kinds)
+    for i, o, c in served.kinds:
+        steps.update({i: c, i + o: -c})
+    instance.work.spend(10 * (max(steps) - min(steps)))
+    many = volume = waste = 0
+    for size in range(min(steps), max(steps)):
+        many, position = many + steps[size], volume // room
+        late = max(0, many - ((position + 1) * room - volume) // size)
+        waste += many * min(position, horizon) + late * (position < horizon)
+        volume += many * size
+    rounding = 0 if instance.preemption else instance.capacity - 1
+    return (volume + waste + rounding) // instance.capacity
+
+
+def kv_releases(served: Served) -> int:
+    """Requests share the memory in which each window ends, and waste it in between, or they are left out.
+
+    See `infermax_opt.infermax.bounds.releases`; `cut` is the price of memory there in parts of 2**20.
+    """
+    instance, unit, evictions = served.instance, 1 << 20, served.instance.preemption
+    least, top = min(i for i, _, _ in served.kinds), max(i + o for i, o, _ in served.kinds)
+    worth = served.spare * unit // served.worth
+    price = served.evidence["cut"].whole(0, min(top * unit, worth) if evictions else top * unit)
+    horizon: Any = (worth - price) // unit if evictions else FAR
+    instance.work.spend(10 * (top - least))
+    run, total, up_to = 1, 0, [0]
+    for size in range(least, top):
+        while run * (run + 1) // 2 * unit <= price * size:
+            instance.work.spend(1)
+            run += 1
+        waste = (run * (run - 1) // 2 * unit + price * size) // run
+        total += size * unit + (waste if run <= horizon else horizon * unit)
+        up_to.append(total)
+    opened = price * instance.capacity
+    parts = sum(max(0, up_to[i + o - least] - up_to[i - least] - opened) * c for i, o, c in served.kinds)
+    unit *= instance.capacity
+    return parts // unit if evictions else -(-parts // unit)
+
+
+def kv_spacing(served: Served) -> int:
+    """Equal requests end so far from each other that memory holds those in it; or evictions cost as much.
+
+    See `infermax_opt.infermax.bounds.spacing`; `cut` is its x in parts of 2**16.
+    """
+    (inputs, outputs, _), count = served.kinds[0], sum(c for _, _, c in served.kinds)
+    apart, unit = served.evidence["cut"].whole(0, outputs << 16), 1 << 16
+    most = min(count, 1 + (served.instance.capacity - (inputs + outputs - 1)) // inputs)
+    served.instance.work.spend(8 * most)
+    evictions, saved = served.instance.preemption, apart * served.worth * served.instance.capacity
+    require(not evictions or saved <= served.spare * inputs * unit, "cut: evictions may cost less")
+    room, last = inputs + outputs - 1 - served.instance.capacity, 1
+    for m in range(2, most + 1):
+        room += inputs + outputs - min(-(-(m - 1) * apart // unit), outputs)
+        if room <= 0:
+            require(m * apart <= outputs * unit, "cut: requests may be closer to each other")
+            last = m
+    alone = -(-inputs // served.instance.budget) + outputs - 1
+    parts = max(0, count - last) * apart
+    return alone + (parts // unit if evictions else -(-parts // unit))
+
+
+def tokens_above(served: Served, level: int) -> tuple[int, int]:
+    """Generated tokens whose KV takes more than `level` blocks: their number, and their blocks."""
+    size, number, volume = served.instance.block, 0, 0
+    for i, o, c in served.kinds:
+        before, last = min(i + o, max(i, level * size + 1)) - 1, i + o - 1
+        number += c * (last - before)
+        volume += c * (blocks_up_to(last, size) - blocks_up_to(before, size))
+    return number, volume
+
+
+def kv_slots(served: Served) -> int:
+    """A batch makes no more tokens of `cut` blocks or more than fit."""
+    capacity = served.instance.capacity // served.instance.block
+    cut = served.evidence["cut"].whole(1, capacity)
+    return -(-tokens_above(served, cut - 1)[0] // (capacity // cut))
+
+
+def kv_area(served: Served) -> int:
+    """Tokens as items of a bin packing problem: the bound L2 of Martello and Toth, for k = `cut`."""
+    capacity = served.instance.capacity // served.instance.block
+    cut = served.evidence["cut"].whole(0, capacity // 2)
+    huge, huge_volume = tokens_above(served, capacity - cut)
+    big = tokens_above(served, capacity // 2)[0]
+    others = tokens_above(served, max(0, cut - 1))[1] - huge_volume  # from the cut on: none beside a huge one
+    return max(big, huge - (-others // capacity))

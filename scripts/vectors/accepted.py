@@ -73,6 +73,13 @@ def turns() -> Instance:
     return Instance("turns", (RequestGroup("r", 8, 3, count=6),), System(11, 20, 20), COST)
 
 
+def shared() -> Instance:
+    """Long outputs that fill memory between releases, and short ones, of which a release says little."""
+    groups = RequestGroup("a", 1, 9, count=3), RequestGroup("b", 2, 1, count=4)
+    dear = CostModel([("1", "9")], ("0.25", "0.05"), ("0.3", "0.02"))
+    return Instance("shared", groups, System(12, 20, 20), dear)
+
+
 def beside() -> Instance:
     """Requests that cost more where prompts and decodes share a batch."""
     mixed = CostModel(COST.batch, COST.decode, COST.prefill, mixed=("0.25", "0.125"), prefix="0.0625")
@@ -307,8 +314,9 @@ def searched(instance: AnyInstance) -> Iterator[Accepted]:
 
 def of_infermax() -> Iterator[Accepted]:
     """Of every kind of proof of every objective that has certificates."""
-    # The ramp is that of the roomy instance, the knee that of who takes turns: each change proves less.
-    yield from (some for some in searched(offline()) if some.kind not in ("ramp", "knee"))
+    # The ramp is that of the roomy instance, the knee that of who takes turns, and releases are those that
+    # several share: each change proves less.
+    yield from (some for some in searched(offline()) if some.kind not in ("ramp", "knee", "kv-releases"))
     yield written(offline(), "levels", LEVELS)
     yield written(offline(), "narrow-levels", NARROW)
     yield written(offline(), "levels-in-full", FULL)
@@ -320,6 +328,7 @@ def of_infermax() -> Iterator[Accepted]:
     yield from (some for some in searched(roomy()) if some.kind == "ramp")
     yield from (some for some in searched(turns()) if some.kind == "knee")
     yield from (some for some in searched(beside()) if some.kind == "apart")
+    yield from (some for some in searched(shared()) if some.kind == "kv-releases")
     yield written(roomy(), "lagrangian-with-tokens", TOKENS)
     for some in searched(rigid()):
         if some.kind in ("separate-phases", "filling"):

@@ -85,6 +85,12 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("since-after-all", "evidence", "since", "99"),
         ("since-below-0", "evidence", "since", "-1"),
     ),
+    "kv-releases": (
+        ("price-of-0", "claim", "cut", 0),
+        ("price-that-proves-less", "claim", "cut", lambda price: 4 * price),
+        ("price-beyond-what-evictions-cost", "malformed", "cut", 10**12),
+        ("price-below-0", "malformed", "cut", -1),
+    ),
     "state-flow": (
         ("price-raised", "evidence", "prices.first.0", up(10**12)),
         ("potential-raised", "evidence", "potential.1", up(10**12)),

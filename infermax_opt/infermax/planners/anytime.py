@@ -28,6 +28,8 @@ MANY_SHARE = 0.6
 ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
 #: Requests that fill the KV; where they are no more, long outputs are planned at a coarse scale as well.
 COARSE_FEW = 16
+#: The same where plans follow in which requests fill the holes that others leave; then the share of these.
+FILLED_SHARES, FILLERS_SHARE = (0.2, 0.2), 0.7
 #: Share of the time left that plans have first which may keep prompts and decodes apart, where they cost more
 #: beside each other and other searches follow; shares of that of each of these planners.
 APART_SHARE, TURNS = 0.25, (0.25, 0.35, 0.35)
@@ -76,28 +78,56 @@ def anytime_plans(
     """
     from infermax_opt.infermax.planners.backlog.planner import BacklogPlanner
     from infermax_opt.infermax.planners.lives.planner import lives_help
-    from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
     from infermax_opt.infermax.planners.plan.planner import Planner
-    from infermax_opt.infermax.planners.sequence import CLASSES, sequence_plans, sequences_help
+    from infermax_opt.infermax.planners.sequence import CLASSES, sequences_help
 
-    ordered = sequences_help(instance)
-    few = lives_help(instance)
     planner, backlog = Planner(instance, seed=seed), BacklogPlanner(instance, seed=seed)
     if instance.policy.hybrid_batching and any(instance.cost.mixed):
         until = deadline if len(instance.types) > CLASSES else _until(APART_SHARE, deadline)
         yield from _beside_or_apart(instance, planner, backlog, seed, until)
         if deadline is not None and time.monotonic() >= deadline:
             return
-    rivals = ordered or few or backlog.helps or _beams_do_well(instance)
+    rivals = sequences_help(instance) or lives_help(instance) or backlog.helps or _beams_do_well(instance)
     yield from planner.improve(_until(LIST_SHARE if rivals else MANY_SHARE, deadline))
     yield from backlog.improve(planner.best, _until(BACKLOG_SHARE, deadline))
+    yield from _along_orders(instance, planner, known, seed, deadline)
+    yield from _searched(instance, planner, backlog, upper, known, done, seed, deadline)
+
+
+def _along_orders(
+    instance: Instance,
+    planner: Planner,
+    known: Callable[[], Schedule | None],
+    seed: int,
+    deadline: float | None,
+) -> Iterator[tuple[str, Schedule]]:
+    """Plans that place one request after the other, in orders that are searched; then with fillers in holes.
+
+    Parameters
+    ----------
+    instance : Instance
+    planner : Planner
+        Whose settings the plans have.
+    known, seed, deadline
+        As in `anytime_plans`.
+    """
+    from infermax_opt.infermax.planners.fillers.planner import fillers_help, fillers_plans
+    from infermax_opt.infermax.planners.lives.planner import lives_help
+    from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
+    from infermax_opt.infermax.planners.sequence import CLASSES, sequence_plans, sequences_help
+
+    filled = fillers_help(instance)
     search, local = ORDER_SHARES if len(instance.types) <= CLASSES else CLASSES_SHARES
-    if ordered:
+    search, local = FILLED_SHARES if filled else (search, local)
+    if sequences_help(instance):
         yield from sequence_plans(instance, planner, seed=seed, deadline=_until(search, deadline))
-    if orders_help(instance) and not few:
+    if orders_help(instance) and not lives_help(instance):
         until = _until(local, deadline)
         yield from orders_plans(instance, planner, known=known(), seed=seed, deadline=until)
-    yield from _searched(instance, planner, backlog, upper, known, done, seed, deadline)
+    if filled:
+        until = _until(FILLERS_SHARE, deadline)
+        for name, schedule in fillers_plans(instance, known(), seed=seed, deadline=until):
+            yield name, _polished(instance, schedule)
 
 
 def _beside_or_apart(

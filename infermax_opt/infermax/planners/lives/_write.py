@@ -22,24 +22,26 @@ def lives_of(instance: Instance, schedule: Schedule) -> Lives | None:
     """What each request does in each batch of a valid schedule; None where something enters in chunks."""
     import numpy as np
 
-    state, count = State(instance), len(instance.requests)
-    lives = np.zeros((count, schedule.length), np.int8)
+    state, present = State(instance), set[int]()
+    lives = np.zeros((len(instance.requests), schedule.length), np.int8)
     t = 0
     for batch in schedule.batches:
         for i in (instance.index[name] for name in batch.evict):
             state.set_cached(i, 0)
+            present.discard(i)
         tokens = {instance.index[name]: some for name, some in batch.tokens.items()}
         for _ in range(batch.repeat):
-            for i in range(count):
+            for i in present | tokens.keys():
                 processed = tokens.get(i, int(batch.decode_all and state.decoding(i)))
                 if processed == 0:
-                    lives[i, t] = IDLE if state.cached[i] else AWAY
+                    lives[i, t] = IDLE
                     continue
                 if processed != state.missing(i):
                     return None
                 lives[i, t] = DECODE if state.decoding(i) else ENTER
                 state.generated[i] += 1
                 state.set_cached(i, 0 if state.finished(i) else state.cached[i] + processed)
+                (present.discard if state.finished(i) else present.add)(i)
             t += 1
     return lives
 

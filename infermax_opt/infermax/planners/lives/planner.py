@@ -8,19 +8,16 @@ In steps of one batch that search and the best moments for what it found (`_timi
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from infermax_opt.core.compiled import compiled
-from infermax_opt.infermax.data.cost import prefill_work
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.planners.lives import _kernel
-from infermax_opt.infermax.planners.lives._kernel import AWAY, DECODE, ENTER, FAR, IDLE, Level
+from infermax_opt.infermax.planners.lives._kernel import AWAY, DECODE, ENTER, FAR, IDLE
+from infermax_opt.infermax.planners.lives._level import kernel, level_of, prompt_budget
 from infermax_opt.infermax.planners.lives._reorder import reordered
 from infermax_opt.infermax.planners.lives._timing import retimed, times_help
 from infermax_opt.infermax.planners.lives._write import lives_of, written
@@ -72,7 +69,7 @@ SHRINK = 0.03
 
 def lives_help(instance: Instance) -> bool:
     """Whether requests are so few, and prompts so short, that whole lives can be searched."""
-    policy, budget = instance.policy, _budget(instance)
+    policy, budget = instance.policy, prompt_budget(instance)
     longest = max(request.output_tokens for request in instance.requests)
     return (
         instance.offline
@@ -227,12 +224,6 @@ def _in_longer_steps(instance: Instance, seed: int, begin: float, end: float | N
     return lives
 
 
-def _budget(instance: Instance) -> int:
-    """Prefill tokens that fit into a batch beside decodes of all other requests."""
-    system = instance.system
-    return min(system.max_prefill_tokens, system.max_batch_tokens - len(instance.requests))
-
-
 def _spans(longest: int) -> list[int]:
     """Batches of a step, ever fewer, until one; each of them is a multiple of the next."""
     spans = [1]
@@ -269,7 +260,7 @@ class _Search:
 
         self.hot = HOT
         self.instance, self.rng = instance, np.random.default_rng((seed, span))
-        self.level, self.kinds = _level_of(instance, span)
+        self.level, self.kinds = level_of(instance, span)
         longest, self.value = int(self.level.ends.max()), FAR
         self.band = longest if lives is None or longest <= STEPS else BAND
         if lives is None:
@@ -312,7 +303,7 @@ class _Search:
         best, hot = np.zeros_like(lives), self.hot * self.refill
         if self.value < FAR:
             hot *= float(self.rng.choice(REHEAT))
-        found = _kernels()(
+        found = kernel()(
             self.level, self.kinds, lives, price, self.base, self.band, min(TOGETHER, len(lives)), rounds,
             hot, COLD * self.refill, int(self.rng.integers(2**31)), best,
         )  # fmt: skip
@@ -360,41 +351,7 @@ class _Search:
         entered = np.repeat(self.lives == ENTER, parts, axis=1)
         entered[:, ::parts] = False
         lives[entered] = DECODE
-        finer, _ = _level_of(self.instance, self.level.span // parts)
+        finer, _ = level_of(self.instance, self.level.span // parts)
         made = np.cumsum((lives == DECODE) | (lives == ENTER), axis=1)
         lives[made > finer.ends[self.kinds][:, None]] = AWAY
         return lives
-
-
-def _level_of(instance: Instance, span: int) -> tuple[Level, Any]:
-    """What lives cost in steps of so many batches; the kind of each request."""
-    import numpy as np
-
-    system, unit, exact = instance.system, instance.cost.floats, instance.cost.exact_attention
-    ends = [-(-kind.output_tokens // span) for kind in instance.types]
-    size, prompt = np.zeros((2, len(ends), max(ends)), np.int64)
-    reads, attends = np.zeros((2, len(ends), max(ends)))
-    kinds = np.zeros(len(instance.requests), np.int64)
-    for k, kind in enumerate(instance.types):
-        kinds[list(kind.members)] = k
-        for n in range(ends[k]):
-            done, after = n * span, min(kind.output_tokens, (n + 1) * span)
-            cached = kind.input_tokens + done
-            size[k, n] = system.held(kind.input_tokens + after - 1)
-            prompt[k, n] = cached
-            reads[k, n] = unit.d1 * (after - done) * (cached - 1 + (after - done - 1) / 2)
-            later = unit.d1 * (after - done - 1) * (cached + (after - done - 2) / 2)
-            attends[k, n] = unit.p1 * prefill_work(exact, cached, 0) + later
-    running = len(kinds) if system.max_running is None else min(len(kinds), system.max_running)
-    level = Level(
-        np.array(ends, np.int64), size, prompt, reads, attends, span, system.kv_capacity, running,
-        _budget(instance), int(instance.policy.preemption), np.array(unit.alpha), np.array(unit.beta),
-        unit.d0, unit.p0,
-    )  # fmt: skip
-    return level, kinds
-
-
-@functools.cache
-def _kernels() -> Callable[..., Any]:
-    found: Callable[..., Any] = compiled(_kernel.anneal, _kernel.HELPERS, helpers_allocate=False)
-    return found

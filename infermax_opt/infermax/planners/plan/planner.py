@@ -59,9 +59,11 @@ UNPACED = 100.0
 #: Shares of early starts to try.
 EARLY_SHARES = (1.0, 1.3, 0.7)
 #: Most batches that all tries of the pilot method together may look at.
-PILOT_WORK = 4_000_000
+PILOT_WORK = 1_800_000
 #: Most requests that fill the KV where the pilot method is worth a try.
 PILOT_SLOTS = 12
+#: Types of requests beyond which no pilot is tried: each decision tries all of them.
+PILOT_TYPES = 16
 
 
 def plan(instance: Instance, options: PlannerOptions | None = None, *, seed: int = 0) -> Schedule:
@@ -280,7 +282,8 @@ def _pilot_helps(instance: Instance) -> bool:
     requests = instance.requests
     most_output = max(r.output_tokens for r in requests)
     tries = len(requests) * len(instance.types) * most_output * 0.4
-    return len(requests) >= 64 and typical_slots(instance) <= PILOT_SLOTS and tries <= PILOT_WORK
+    few = typical_slots(instance) <= PILOT_SLOTS and len(instance.types) <= PILOT_TYPES
+    return few and len(requests) >= 64 and tries <= PILOT_WORK
 
 
 def _groups_help(instance: Instance) -> bool:

@@ -90,6 +90,8 @@ def fillers_plans(
     if known is None or not fillers_help(instance):
         return
     lives = lives_of(instance, known)
+    if lives is None:  # prompts in chunks
+        lives = _along_order(instance, known, seed, deadline)
     if lives is None:
         return
     search = _Search(instance, lives, seed)
@@ -105,6 +107,18 @@ def fillers_plans(
             least = ends
             search.better()
             yield "fillers", schedule
+
+
+def _along_order(instance: Instance, known: Schedule, seed: int, deadline: float | None) -> Lives | None:
+    """Lives of the best plan along an order that is searched for a while, from that of a known schedule."""
+    best, now = known, time.monotonic()
+    if deadline is not None:
+        seconds = min(MOST_SECONDS, max(LEAST_SECONDS, ORDER_SHARE * (deadline - now)))
+        deadline = min(deadline, now + seconds)
+    planner = Planner(instance, seed=seed)
+    for _, schedule in orders_plans(instance, planner, known=known, seed=seed, deadline=deadline):
+        best = schedule
+    return lives_of(instance, best)
 
 
 class _Search:
@@ -167,15 +181,7 @@ class _Search:
     def _without(self, others: npt.NDArray[np.int64], deadline: float | None) -> Lives | None:
         """Lives of the others alone."""
         part = replace(self.instance, groups=tuple(self._requests(others)))
-        best = written(part, self.lives[others])
-        now = time.monotonic()
-        if deadline is not None:
-            seconds = min(MOST_SECONDS, max(LEAST_SECONDS, ORDER_SHARE * (deadline - now)))
-            deadline = min(deadline, now + seconds)
-        planner = Planner(part, seed=self.seed)
-        for _, schedule in orders_plans(part, planner, known=best, seed=self.seed, deadline=deadline):
-            best = schedule
-        return lives_of(part, best)
+        return _along_order(part, written(part, self.lives[others]), self.seed, deadline)
 
     def _filled(
         self,

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.fillers import planner
@@ -16,15 +15,14 @@ from infermax_opt.infermax.planners.fillers.planner import fillers_help, fillers
 from infermax_opt.infermax.planners.orders.planner import orders_plans
 from infermax_opt.infermax.planners.plan.planner import Planner
 from infermax_opt.infermax.replay.fast import valid_replay
-
-COST = CostModel([("0.007", "0.000075")], ("0.0003", "0.00000026"), ("0.0003", "0.0000000015"))
+from tests.support import PAPER
 
 
 def different(seed: int, count: int = 16, memory: int = 330) -> Instance:
     """Requests of up to 120 and 120 tokens, of which two or three fit."""
     rng = random.Random(seed)
     groups = tuple(RequestGroup(f"r{k}", rng.randint(1, 120), rng.randint(20, 120)) for k in range(count))
-    return Instance("different", groups, System(memory, 512, 512), COST)
+    return Instance("different", groups, System(memory, 512, 512), PAPER)
 
 
 def in_order(instance: Instance) -> Schedule:

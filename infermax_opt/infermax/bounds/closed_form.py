@@ -34,6 +34,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -192,6 +193,11 @@ class _Demand:
         self.totals = Totals.of_sizes(instance, sizes)
         self.squares = _Squares.of(instance, sizes) if spreads(instance) else None
 
+    @cached_property
+    def rows(self) -> list[tuple[int, int, int]]:
+        """Input tokens, output tokens and number of each type."""
+        return list(zip(*(column.tolist() for column in self.sizes), strict=True))
+
 
 def makespan_bounds(instance: Instance) -> list[LowerBound]:
     """Closed-form bounds on the makespan, one for each argument."""
@@ -202,13 +208,13 @@ def makespan_bounds(instance: Instance) -> list[LowerBound]:
         _bound(instance, name, start, name, _cost(instance, demand, [number for _ in pieces]), counts)
         for name, number in counts.total.items()
     ]
-    aged = _cost(instance, demand, [_aged(instance, demand.sizes, piece) for piece in pieces])
+    aged = _cost(instance, demand, [_aged(instance, demand, piece) for piece in pieces])
     bounds.append(_bound(instance, AGE, start, AGE, aged, counts))
     arguments = {RELEASES: _released}
     if instance.policy.preemption and demand.sizes.are_equal:
         arguments[SPACING] = _spaced
     for name, argument in arguments.items():
-        batches, cuts = zip(*(argument(instance, demand.sizes, piece) for piece in pieces), strict=True)
+        batches, cuts = zip(*(argument(instance, demand, piece) for piece in pieces), strict=True)
         found = _cost(instance, demand, batches)
         cut = replace(counts, cuts={name: cuts[found.piece]})
         bounds.append(_bound(instance, name, start, name, found, cut))
@@ -324,31 +330,31 @@ def _refilled(instance: Instance, piece: int) -> tuple[int, int]:
     return slack, max(1, ticks.alpha[piece] + min(ticks.p0, ticks.d0))
 
 
-def _spaced(instance: Instance, sizes: Sizes, piece: int) -> tuple[int, int]:
+def _spaced(instance: Instance, demand: _Demand, piece: int) -> tuple[int, int]:
     """Batches of the spacing bound, as far as evictions do not pay, and its x."""
     slack, batch = _refilled(instance, piece)
-    capacity, inputs = instance.system.kv_capacity, int(sizes.inputs[0])
-    alike = inputs, int(sizes.outputs[0]), int(sizes.counts.sum())
+    sizes, capacity = demand.sizes, instance.system.kv_capacity
+    inputs, outputs, count = int(sizes.inputs[0]), int(sizes.outputs[0]), int(sizes.counts.sum())
     worth = slack * inputs * SCALE // (batch * capacity)
-    return spaced_batches(*alike, capacity, instance.system.prefill_budget, worth)
+    return spaced_batches(inputs, outputs, count, capacity, instance.system.prefill_budget, worth)
 
 
-def _aged(instance: Instance, sizes: Sizes, piece: int) -> int:
+def _aged(instance: Instance, demand: _Demand, piece: int) -> int:
     """Batches of the age bound, as far as evictions do not pay."""
     capacity, horizon = instance.system.kv_capacity, None
     if instance.policy.preemption:
         slack, batch = _refilled(instance, piece)
         horizon = slack // batch
-    return aged_batches(sizes.rows, capacity, horizon)
+    return aged_batches(demand.rows, capacity, horizon)
 
 
-def _released(instance: Instance, sizes: Sizes, piece: int) -> tuple[int, int]:
+def _released(instance: Instance, demand: _Demand, piece: int) -> tuple[int, int]:
     """Batches of the release bound, as far as evictions do not pay, and its price."""
     worth = None
     if instance.policy.preemption:
         slack, batch = _refilled(instance, piece)
         worth = slack * PRICE_SCALE // batch
-    return released_batches(sizes.rows, instance.system.kv_capacity, worth)
+    return released_batches(demand.rows, instance.system.kv_capacity, worth)
 
 
 def _spread_squares(squares: _Squares, batches: int, alpha: int) -> tuple[int, int | None]:

@@ -40,6 +40,7 @@ opens than by its own KV.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -110,18 +111,19 @@ class _Shares:
         """The price at which requests count most, of those that are tried."""
         highest = int(self.tokens[-1]) * SCALE
         highest = highest if self.worth is None else min(highest, self.worth)
-        tried: dict[float, float] = {}
 
+        def price(power: float) -> int:
+            return min(highest, int(2**power))
+
+        @functools.cache
         def counted(power: float) -> float:
-            if power not in tried:
-                tried[power] = float(self.of(min(highest, int(2**power))) @ self.counts.astype(float))
-            return tried[power]
+            return float(self.of(price(power)) @ self.counts.astype(float))
 
         best = max((float(power) for power in range(highest.bit_length() + 1)), key=counted)
         for halving in range(1, HALVINGS + 1):
             step = 0.5**halving
             best = max((best - step, best, best + step), key=counted)
-        return min(highest, int(2**best))
+        return price(best)
 
     def total(self, price: int) -> int:
         """What all of them count, exactly."""

@@ -34,11 +34,6 @@ class Sizes(NamedTuple):
         """Whether all requests are."""
         return all(int(column.min()) == int(column.max()) for column in (self.inputs, self.outputs))
 
-    @property
-    def rows(self) -> list[tuple[int, int, int]]:
-        """Input tokens, output tokens and number of each type."""
-        return list(zip(*(column.tolist() for column in self), strict=True))
-
     def since(self, first: int) -> Sizes:
         """Those from some place on."""
         return Sizes(*(column[first:] for column in self))

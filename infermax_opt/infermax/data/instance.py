@@ -232,8 +232,12 @@ class Instance(ShownInstance):
         found = [request for request in self.requests if not request.terms.optional]
         if len(found) == len(self.requests):
             return self
+        return self.only(found) if found else None
+
+    def only(self, requests: Iterable[Request]) -> Instance:
+        """The same with some of its requests alone."""
         # Sets of the others would be other sets.
-        return replace(self, groups=tuple(map(_alone, found)), classes=(), release=None) if found else None
+        return replace(self, groups=tuple(map(_alone, requests)), classes=(), release=None)
 
     @cached_property
     def release_sets(self) -> list[list[int]]:

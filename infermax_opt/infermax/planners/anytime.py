@@ -26,10 +26,10 @@ MANY_SHARE = 0.6
 #: Share of the time left then that the search for orders has, where that one applies, and of what is left
 #: after it the local search; the same where types are so many that the first one puts them into classes.
 ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
-#: Requests that fill the KV; where they are no more, long outputs are planned at a coarse scale as well.
-COARSE_FEW = 16
 #: The same where plans follow in which requests fill the holes that others leave; then the share of these.
 FILLED_SHARES, FILLERS_SHARE = (0.2, 0.2), 0.7
+#: Requests that fill the KV; where they are no more, long outputs are planned at a coarse scale as well.
+COARSE_FEW = 16
 #: Share of the time left that plans have first which may keep prompts and decodes apart, where they cost more
 #: beside each other and other searches follow; shares of that of each of these planners.
 APART_SHARE, TURNS = 0.25, (0.25, 0.35, 0.35)

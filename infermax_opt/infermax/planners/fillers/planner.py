@@ -10,14 +10,13 @@ there, in one piece or several.  Which requests are fillers, and how many, is tr
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from infermax_opt.infermax.data.instance import Instance, RequestGroup
+from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Schedule
 from infermax_opt.infermax.planners.lives._kernel import AWAY, FAR
-from infermax_opt.infermax.planners.lives._level import kernel, level_of, prompt_budget
+from infermax_opt.infermax.planners.lives._level import enter_whole, kernel, level_of
 from infermax_opt.infermax.planners.lives._write import lives_of, written
 from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
 from infermax_opt.infermax.planners.plan._options import filled_batches
@@ -55,14 +54,14 @@ SPELL, PACE = 1.0, 1e-8
 def fillers_help(instance: Instance) -> bool:
     """Whether requests differ, few fit, and may be evicted; and their lives can be searched one by one."""
     longest = max(request.output_tokens for request in instance.requests)
-    steps, budget = filled_batches(instance) + 2 * longest, prompt_budget(instance)
+    steps = filled_batches(instance) + 2 * longest
     return (
         orders_help(instance)
         and instance.policy.preemption
         and typical_slots(instance) <= FEW
         and longest * steps <= MAX_CELLS
         and len(instance.requests) * steps <= MAX_LIVES
-        and all(r.input_tokens + r.output_tokens - 1 <= budget for r in instance.requests)
+        and enter_whole(instance)
     )
 
 
@@ -174,13 +173,9 @@ class _Search:
         alone = self._without(others, deadline)
         return None if alone is None else self._filled(others, alone, order[:fillers], deadline)
 
-    def _requests(self, chosen: npt.NDArray[np.int64]) -> Sequence[RequestGroup]:
-        requests = (self.instance.requests[i] for i in chosen)
-        return [RequestGroup(r.id, r.input_tokens, r.output_tokens) for r in requests]
-
     def _without(self, others: npt.NDArray[np.int64], deadline: float | None) -> Lives | None:
         """Lives of the others alone."""
-        part = replace(self.instance, groups=tuple(self._requests(others)))
+        part = self.instance.only(self.instance.requests[i] for i in others)
         return _along_order(part, written(part, self.lives[others]), self.seed, deadline)
 
     def _filled(

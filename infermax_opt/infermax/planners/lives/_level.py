@@ -12,13 +12,19 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.planners.lives import _kernel
 from infermax_opt.infermax.planners.lives._kernel import Level
 
-__all__ = ["kernel", "level_of", "prompt_budget"]
+__all__ = ["enter_whole", "kernel", "level_of"]
 
 
-def prompt_budget(instance: Instance) -> int:
+def _prompt_budget(instance: Instance) -> int:
     """Prefill tokens that fit into a batch beside decodes of all other requests."""
     system = instance.system
     return min(system.max_prefill_tokens, system.max_batch_tokens - len(instance.requests))
+
+
+def enter_whole(instance: Instance) -> bool:
+    """Whether all that a request may lose fits into a batch, beside decodes of all others."""
+    budget = _prompt_budget(instance)
+    return all(r.input_tokens + r.output_tokens - 1 <= budget for r in instance.requests)
 
 
 def level_of(instance: Instance, span: int) -> tuple[Level, Any]:
@@ -43,7 +49,7 @@ def level_of(instance: Instance, span: int) -> tuple[Level, Any]:
     running = len(kinds) if system.max_running is None else min(len(kinds), system.max_running)
     level = Level(
         np.array(ends, np.int64), size, prompt, reads, attends, span, system.kv_capacity, running,
-        prompt_budget(instance), int(instance.policy.preemption), np.array(unit.alpha), np.array(unit.beta),
+        _prompt_budget(instance), int(instance.policy.preemption), np.array(unit.alpha), np.array(unit.beta),
         unit.d0, unit.p0,
     )  # fmt: skip
     return level, kinds
@@ -51,5 +57,6 @@ def level_of(instance: Instance, span: int) -> tuple[Level, Any]:
 
 @functools.cache
 def kernel() -> Callable[..., Any]:
+    """The compiled `anneal`."""
     found: Callable[..., Any] = compiled(_kernel.anneal, _kernel.HELPERS, helpers_allocate=False)
     return found

@@ -26,22 +26,22 @@ def lives_of(instance: Instance, schedule: Schedule) -> Lives | None:
     lives = np.zeros((len(instance.requests), schedule.length), np.int8)
     t = 0
     for batch in schedule.batches:
-        for i in (instance.index[name] for name in batch.evict):
-            state.set_cached(i, 0)
-            present.discard(i)
+        for name in batch.evict:
+            state.set_cached(instance.index[name], 0)
         tokens = {instance.index[name]: some for name, some in batch.tokens.items()}
         for _ in range(batch.repeat):
-            for i in present | tokens.keys():
+            touched = present | tokens.keys()
+            for i in touched:
                 processed = tokens.get(i, int(batch.decode_all and state.decoding(i)))
                 if processed == 0:
-                    lives[i, t] = IDLE
+                    lives[i, t] = IDLE if state.cached[i] else AWAY
                     continue
                 if processed != state.missing(i):
                     return None
                 lives[i, t] = DECODE if state.decoding(i) else ENTER
                 state.generated[i] += 1
                 state.set_cached(i, 0 if state.finished(i) else state.cached[i] + processed)
-                (present.discard if state.finished(i) else present.add)(i)
+            present = {i for i in touched if state.cached[i]}
             t += 1
     return lives
 

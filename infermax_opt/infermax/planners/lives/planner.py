@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.lives._kernel import AWAY, DECODE, ENTER, FAR, IDLE
-from infermax_opt.infermax.planners.lives._level import kernel, level_of, prompt_budget
+from infermax_opt.infermax.planners.lives._level import enter_whole, kernel, level_of
 from infermax_opt.infermax.planners.lives._reorder import reordered
 from infermax_opt.infermax.planners.lives._timing import retimed, times_help
 from infermax_opt.infermax.planners.lives._write import lives_of, written
@@ -69,15 +69,14 @@ SHRINK = 0.03
 
 def lives_help(instance: Instance) -> bool:
     """Whether requests are so few, and prompts so short, that whole lives can be searched."""
-    policy, budget = instance.policy, prompt_budget(instance)
     longest = max(request.output_tokens for request in instance.requests)
     return (
         instance.offline
         and instance.objective.is_makespan
-        and policy.hybrid_batching
+        and instance.policy.hybrid_batching
         and 1 < len(instance.requests) <= MAX_REQUESTS
         and longest * (filled_batches(instance) + longest) <= MAX_CELLS
-        and all(r.input_tokens + r.output_tokens - 1 <= budget for r in instance.requests)
+        and enter_whole(instance)
     )
 
 

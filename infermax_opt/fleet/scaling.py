@@ -99,6 +99,11 @@ def least_time(bounds: Sequence[MachineBound], scaling: Scaling) -> tuple[Fracti
     best: tuple[Fraction, dict[str, Any]] | None = None
     end, how = max(map(_last_tick, bounds)), (scaling.start_up, scaling.min_stay)
     asked = [bound.certificate["question"] for bound in bounds]
+    # What requests need together in a window is all that counts of a part.
+    parts = [
+        {key: value for key, value in bound.certificate.items() if key not in ("in_turn", "prices")}
+        for bound in bounds
+    ]
     for piece in range(len(most.certificate["machine"]["alpha"])):
         for kind in KINDS:
             window = [0, end, 1, piece, kind]
@@ -107,7 +112,7 @@ def least_time(bounds: Sequence[MachineBound], scaling: Scaling) -> tuple[Fracti
                 "question": joint_hash([*asked, most.certificate["question"], *map(str, how)]),
                 "start_up": str(scaling.start_up),
                 "min_stay": str(scaling.min_stay),
-                "parts": [{**bound.certificate, "groups": 1, "windows": [window]} for bound in bounds],
+                "parts": [{**part, "groups": 1, "windows": [window]} for part in parts],
                 "machines": most.certificate,
             }
             found = machine_seconds(certificate, ANY_STEPS)

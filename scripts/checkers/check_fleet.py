@@ -24,9 +24,11 @@ import os
 import re
 import sys
 import zlib
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from functools import partial
 from math import ceil, floor, isqrt, lcm
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO, TypeVar
@@ -590,11 +592,11 @@ def later_by_piece(machine: Machine, prompt: int, tokens: tuple[int, int], piece
 #
 # A horizon, in ticks, says how long prompts of requests that decode together may have taken.
 
-#: One part of so many of what a batch takes before its work is shared by work, the others by tokens.
+#: In windows: one part of so many of what a batch takes before its work is shared by work, others by tokens.
 PARTS = 8
 
 
-def prompt_beside(machine: Machine, prompt: int, piece: int, time: int, unit: int) -> int:
+def prompt_beside(machine: Machine, prompt: int, piece: int, time: int, unit: int, parts: int = PARTS) -> int:
     """What a prompt costs at least, in units.
 
     Parameters
@@ -606,13 +608,15 @@ def prompt_beside(machine: Machine, prompt: int, piece: int, time: int, unit: in
         Ticks that its batches take together at most.
     unit : int
         Units of cost in a tick, a multiple of the prompt tokens of a batch.
+    parts : int
+        One part of so many is shared by work: q, above 1.
     """
     fixed, beta = machine.alpha[piece] + machine.p0, machine.beta[piece]
     pairs, each = prompt_pairs(machine, prompt), fixed * beta
     if machine.spreads and each and machine.p1 and time:
-        chunk = isqrt(prompt * each // (PARTS * machine.p1 * time))
-        pairs = max(pairs, 3 * chunk * prompt + -PARTS * machine.p1 * chunk**3 * time // each)
-    by_tokens = (PARTS - 1) * (unit // machine.prefill) * fixed * prompt // PARTS
+        chunk = isqrt(prompt * each // (parts * machine.p1 * time))
+        pairs = max(pairs, 3 * chunk * prompt + -parts * machine.p1 * chunk**3 * time // each)
+    by_tokens = (parts - 1) * (unit // machine.prefill) * fixed * prompt // parts
     return unit * (beta * prompt + machine.p1 * pairs) + by_tokens
 
 
@@ -655,7 +659,9 @@ def shared_by(
     return work * size + fixed * prompt, horizon * size
 
 
-def batches_beside(machine: Machine, lengths: tuple[int, int], piece: int, count: int, span: int) -> int:
+def batches_beside(
+    machine: Machine, lengths: tuple[int, int], piece: int, count: int, span: int, parts: int = PARTS
+) -> int:
     """Ticks of batches that make so many later tokens of a request, which its share is of, at least.
 
     Parameters
@@ -666,13 +672,15 @@ def batches_beside(machine: Machine, lengths: tuple[int, int], piece: int, count
         Of these tokens.
     span : int
         Ticks from first to last token, at most.
+    parts : int
+        As for `prompt_beside`.
     """
     alpha, beta = machine.alpha[piece], machine.beta[piece]
     full, spare = beta * machine.prefill, _spare(machine, lengths, piece, span)
     decoding = 0
     if not machine.preemption or (beta - machine.d1) * lengths[0] >= machine.d0:
         decoding = machine.d0 * count
-    return (PARTS - 1) * alpha * max(0, count * full - spare) // (PARTS * full) + decoding
+    return (parts - 1) * alpha * max(0, count * full - spare) // (parts * full) + decoding
 
 
 def _spare(machine: Machine, lengths: tuple[int, int], piece: int, span: int) -> int:
@@ -833,7 +841,7 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: Kind) -
         shares = {"kv": (machine.kv, prompt), "tokens": (machine.tokens, prompt)}
     else:
         after = _read(prompt, need) + count
-        decode, work = _decode(machine, beta), unit * _later_work(machine, prompt, need, beta)
+        decode, work = _decode(machine, beta), unit * later_work(machine, prompt, need, beta)
         if kind == PACE:
             one, other = (beta + decode * (prompt + token - 2) for token in (need.first, need.last))
             root = count * count * (one + other + isqrt(4 * one * other))
@@ -858,7 +866,7 @@ def _read(prompt: int, need: Need) -> int:
     return count * prompt + (need.first - 2 + need.last - 2) * count // 2
 
 
-def _later_work(machine: Machine, prompt: int, need: Need, beta: int) -> int:
+def later_work(machine: Machine, prompt: int, need: Need, beta: int) -> int:
     """Ticks of work of a later stretch, at least.
 
     Parameters
@@ -879,7 +887,7 @@ def _beside(machine: Machine, prompt: int, need: Need, piece: int, horizon: int)
     if need.first == 1:
         time = need.spare + prompt_ticks(machine, prompt)
         return prompt_beside(machine, prompt, piece, time, unit)
-    work = unit * _later_work(machine, prompt, need, machine.beta[piece])
+    work = unit * later_work(machine, prompt, need, machine.beta[piece])
     if need.wait is None:
         return work
     lengths, span = (prompt, need.outputs), need.spare + later_ticks(machine, prompt, 2, need.outputs)
@@ -1337,11 +1345,155 @@ def machines_in_turn(given: Field, machine: Machine, question: Question, needs_o
     return machines + 1
 
 
+# --- infermax_opt/fleet/checker/priced.py ---------------------------------------------------------
+# Proof: fewest machines, by prices of their time and shares of what batches of later tokens cost.
+#
+# The proof stands in `infermax_opt.fleet.bounds.priced`.
+
+#: Most parts of a batch, of which one is shared by work.
+MOST_PARTS = 1000
+#: Steps: to read a cell or a share; to look at a cell for a stretch; for a stretch besides.
+READING_PRICE, PER_CELL, PER_STRETCH = 40, 2, 30
+
+
+class Costs(NamedTuple):
+    """What a request costs: stretches of its prompt and of all later tokens, or None, and units of time.
+
+    `prompt` and `work` at the prices of time, `batches` at its own share.
+    """
+
+    first: Need | None
+    later: Need | None
+    prompt: int
+    work: int
+    batches: int
+
+
+class Cells(NamedTuple):
+    """Cells of time with a price, one after the other: begins and ends in ticks; between them it is 0."""
+
+    begins: list[int]
+    ends: list[int]
+    prices: list[int]
+
+
+def costs_of(machine: Machine, asked: Asked, needs: list[Need], piece: int, parts: int) -> Costs:
+    """What a request costs by an affine piece.
+
+    Parameters
+    ----------
+    machine : Machine
+    asked : Asked
+    needs : list of Need
+        With all later tokens as one stretch.
+    piece : int
+    parts : int
+        One part of so many of a batch is shared by work: q.
+    """
+    _, prompt, outputs, _ = asked
+    unit = unit_of(machine)
+    first = next((need for need in needs if need.first == 1), None)
+    later = next((need for need in needs if need.first > 1), None)
+    whole = work = batches = 0
+    if first is not None:
+        time = first.spare + prompt_ticks(machine, prompt)
+        whole = prompt_beside(machine, prompt, piece, time, unit, parts)
+    if later is not None:
+        work = unit * later_work(machine, prompt, later, machine.beta[piece])
+        if machine.beta[piece]:
+            span = later.spare + later_ticks(machine, prompt, 2, outputs)
+            batches = unit * batches_beside(machine, (prompt, outputs), piece, outputs - 1, span, parts)
+    return Costs(first, later, whole, work, batches)
+
+
+def read_cells(given: Field, work: Work) -> Cells:
+    """The cells of a certificate."""
+    entries, found, last = given.items(), Cells([], [], []), 0
+    work.spend(READING_PRICE * len(entries))
+    for entry in entries:
+        begin, end, price = entry.items(3)
+        found.begins.append(begin.whole(last, MAX_INTEGER))
+        last = end.whole(found.begins[-1] + 1, 2 * MAX_INTEGER)
+        found.ends.append(last)
+        found.prices.append(price.whole(1, MAX_INTEGER))
+    return found
+
+
+def lowest(cells: Cells, need: Need | None, work: Work) -> int:
+    """The lowest price within a stretch."""
+    if need is None:
+        return 0
+    first, last = bisect_right(cells.ends, need.begin), bisect_left(cells.begins, need.end)
+    work.spend(PER_STRETCH + PER_CELL * max(0, last - first))
+    covered = need.begin < need.end and first < last and cells.begins[first] <= need.begin
+    covered = covered and cells.ends[last - 1] >= need.end
+    gaps = any(cells.ends[k] < cells.begins[k + 1] for k in range(first, last - 1))
+    return min(cells.prices[first:last]) if covered and not gaps else 0
+
+
+def most_shared(cells: Cells, stretches: list[tuple[Need, int]], work: Work) -> list[int]:
+    """The sum of the shares of all stretches that reach into each cell."""
+    changes = [0] * (len(cells.begins) + 1)
+    work.spend(PER_STRETCH * len(stretches) + PER_CELL * len(changes))
+    for need, share in stretches:
+        changes[bisect_right(cells.ends, need.begin)] += share
+        changes[bisect_left(cells.begins, need.end)] -= share
+    total, found = 0, list[int]()
+    for change in changes[:-1]:
+        total += change
+        found.append(total)
+    return found
+
+
+def priced(
+    given: Field, machine: Machine, question: Question, needs_of: Callable[[Asked], list[Need] | None]
+) -> tuple[list[int | None], int] | None:
+    """What each request pays, in units, and what machine time costs of each machine; None if not told.
+
+    Parameters
+    ----------
+    given : Field
+        The certificate.
+    machine : Machine
+    question : Question
+    needs_of : callable
+        What a request needs of a machine, its later tokens as one stretch; None if it never is good.
+    """
+    if "prices" not in given:
+        return None
+    evidence, work, requests = given["prices"], question.work, question.requests
+    piece, parts = evidence["piece"].whole(0, len(machine.alpha) - 1), evidence["parts"].whole(2, MOST_PARTS)
+    cells, told = read_cells(evidence["cells"], work), evidence["shares"].items()
+    require(len(told) == len(requests), "prices.shares: not one for each request")
+    each = READING_PRICE + COSTING + LOOKING + PIECE * len(machine.alpha)
+    work.spend(finding(machine, question) + each * len(requests))
+    paid, sharing = list[int | None](), list[tuple[Need, int]]()
+    for asked, given_share in zip(requests, told, strict=True):
+        share, needs = given_share.whole(0, MAX_INTEGER), needs_of(asked)
+        if needs is None:
+            paid.append(None)
+            continue
+        costs = costs_of(machine, asked, needs, piece, parts)
+        require(not share or costs.batches > 0, "prices.shares: of a request that has no batches to share")
+        price = lowest(cells, costs.later, work)
+        require(share <= price, "prices.shares: more than the price of time")
+        if share and costs.later is not None:
+            sharing.append((costs.later, share))
+        paid.append(
+            lowest(cells, costs.first, work) * costs.prompt + price * costs.work + share * costs.batches
+        )
+    for shared, price in zip(most_shared(cells, sharing, work), cells.prices, strict=True):
+        require(shared <= price, "prices.shares: those who may share a batch have more than its price")
+    room = unit_of(machine) * sum((end - begin) * price for begin, end, price in zip(*cells, strict=True))
+    return paid, room
+
+
 # --- infermax_opt/fleet/checker/pooled.py ---------------------------------------------------------
 # Proof: fewest machines.
 #
-# What the good requests pay in windows is at most what all machines have room for there, and no more prompts
-# are late than may be.  The proofs stand in `infermax_opt.fleet.bounds`, `pooled` and `in_turn`.
+# What the good requests pay in windows, or at prices of time, is at most what all machines have room for there,
+# and no more prompts are late than may be.  The proofs stand in `infermax_opt.fleet.bounds`: `pooled`, `priced`
+# and `in_turn`.
 
 POOLED_SCHEMA = "infermax-opt/fleet-bound/1"
 
@@ -1349,15 +1501,15 @@ POOLED_SCHEMA = "infermax-opt/fleet-bound/1"
 class Charged(NamedTuple):
     """What a certificate comes to.
 
-    `least`: what the good requests pay together; None if there are too few.  `in_turn`: machines that prompts
-    need in turn.
+    `least`: what the good requests pay together; None if there are too few.  `known`: machines that prompts
+    need in turn, or all at prices of time.
     """
 
     machine: Machine
     windows: list[Window]
     question: Question
     least: int | None
-    in_turn: int = 0
+    known: int = 0
 
 
 def charged(given: Field, work: Work) -> Charged:
@@ -1366,10 +1518,31 @@ def charged(given: Field, work: Work) -> Charged:
     question = read_question(given, work)
     machine, windows, paid = paid_by(given, question)
     least = least_paid(paid, question.must)
-    in_turn = 0
+    known = 0
     if least is not None:
-        in_turn = machines_in_turn(given, machine, question, lambda asked: prompt_needs(machine, asked))
-    return Charged(machine, windows, question, least, in_turn)
+        needs_on = partial(prompt_needs, machine)
+        known = machines_in_turn(given, machine, question, needs_on)
+        known = max(known, machines_priced(given, machine, question, needs_on))
+    return Charged(machine, windows, question, least, known)
+
+
+def machines_priced(given: Field, machine: Machine, question: Question, needs_on: Needs) -> int:
+    """Machines that are needed at the prices of a certificate; 0 if it says nothing of them.
+
+    Parameters
+    ----------
+    given : Field
+        The certificate.
+    machine : Machine
+    question : Question
+        So many requests can be good as have to.
+    needs_on : callable
+    """
+    found = priced(given, machine, question, needs_on)
+    if found is None:
+        return 0
+    paid, room = found
+    return -(-(least_paid(paid, question.must) or 0) // max(1, room))
 
 
 def prompt_needs(machine: Machine, asked: Asked) -> list[Need] | None:
@@ -1393,7 +1566,7 @@ def fewest_of(found: Charged, least: int | None = None) -> int | str:
         return NEVER
     room = unit_of(found.machine) * sum((end - begin) * weight for begin, end, weight, *_ in found.windows)
     known = min(1, found.question.must) if least is None else least
-    return max(known, found.in_turn, -(-found.least // max(1, room)))
+    return max(known, found.known, -(-found.least // max(1, room)))
 
 
 # --- infermax_opt/fleet/checker/hours.py ----------------------------------------------------------
@@ -1731,19 +1904,19 @@ def fewest_apart(given: Field, work: Work) -> tuple[str, int | str]:
     for one in (prefill, decode):
         work.spend(OPENING + OPENING_PIECE * len(one.alpha))
         work.spend(len(question.requests) * HASHING + finding(one, question))
-    known = split_hash(apart, question.share, question.requests)
-    if given["question"].value != known:
-        given["question"].fail(f"machines, transfer, share and requests are of {known}")
+    asked_hash = split_hash(apart, question.share, question.requests)
+    if given["question"].value != asked_hash:
+        given["question"].fail(f"machines, transfer, share and requests are of {asked_hash}")
     paid, done = list[int | None](), 0
     for asked in question.requests:
         needs = split_needs(apart, side, asked, question.groups)
         paid.append(None if needs is None else paid_in(machine, windows, asked[1], needs, work))
         # Whoever has a single token is done before the decode pool.
         done += needs is not None and side == "decode" and asked[2] == 1
-    least, in_turn = least_paid(paid, question.must), 0
+    least, known = least_paid(paid, question.must), 0
     if least is not None and side == "prefill":
-        in_turn = machines_in_turn(given, machine, question, lambda asked: split_needs(apart, side, asked, 1))
-    found = Charged(machine, windows, question, least, in_turn)
+        known = machines_in_turn(given, machine, question, lambda asked: split_needs(apart, side, asked, 1))
+    found = Charged(machine, windows, question, least, known)
     return side, fewest_of(found, int(question.must > done))
 
 

@@ -78,6 +78,15 @@ def beside() -> FleetQuestion:
     return FleetQuestion(workload, Fraction(1))
 
 
+def one_by_one() -> FleetQuestion:
+    """Requests that come one by one, so that few can share batches, at the TPOT of one and a half."""
+    slo = ServiceLevel(ttft=Fraction(1, 2), tpot=Fraction(3, 20))
+    groups = tuple(RequestGroup(f"r{k}", 100, 12, Fraction(k, 5), slo=slo) for k in range(12))
+    cost, policy = CostModel([("0.1", SLOW)], ("0", "0"), ("0", "0")), Policy(preemption=False)
+    workload = Instance("steady", groups, System(10_000, 200, 200), cost, policy, Objective.of("missed"))
+    return FleetQuestion(workload, Fraction(1))
+
+
 @cache
 def accepted() -> tuple[FleetVector, ...]:
     """One of each claim, and one that nothing is enough."""
@@ -90,6 +99,7 @@ def accepted() -> tuple[FleetVector, ...]:
         FleetVector("machines-by-pace", "machines", pooled_bound(paced()).certificate),
         FleetVector("machines-in-turn", "machines", pooled_bound(in_bursts()).certificate),
         FleetVector("machines-by-a-horizon", "machines", pooled_bound(beside()).certificate),
+        FleetVector("machines-at-prices", "machines", pooled_bound(one_by_one()).certificate),
         FleetVector("machines-of-the-question", "machines", machines, asked=machines["question"]),
         FleetVector("no-number-of-machines", "machines", never),
         FleetVector("machines-from", "machines_from", {**machines, "machines_from": machines_from(machines)}),
@@ -146,7 +156,7 @@ def rejected() -> Iterator[FleetVector]:
         faults = FAULTS[plan.claim] if plan.name == plan.claim.replace("_", "-") else ()
         for name, reason, path, new in faults:
             yield FleetVector(f"{plan.name}/{name}", plan.claim, changed(plan.certificate, path, new), reason)
-    machines, pace, in_turn, horizon, _, never = accepted()[:6]
+    machines, pace, in_turn, horizon, prices, _, never = accepted()[:7]
     for plan, name, reason, path, new in (
         (pace, "claims-one-more", "claim", "machines", up(1)),
         (pace, "without-it", "claim", "windows.0.4", "kv"),
@@ -158,6 +168,14 @@ def rejected() -> Iterator[FleetVector]:
         (in_turn, "one-fewer-is-too-few", "claim", "in_turn.too_few", up(-1)),
         (in_turn, "one-more-is-too-few", "evidence", "in_turn.too_few", up(1)),
         (in_turn, "of-no-piece", "malformed", "in_turn.piece", 1),
+        (prices, "claims-one-more", "claim", "machines", up(1)),
+        (prices, "of-no-piece", "malformed", "prices.piece", 1),
+        (prices, "whole-batches-by-work", "malformed", "prices.parts", 1),
+        (prices, "without-cells", "evidence", "prices.cells", []),
+        (prices, "time-for-nothing", "malformed", "prices.cells.0.2", 0),
+        (prices, "cells-over-each-other", "malformed", "prices.cells.0.1", up(10**30)),
+        (prices, "a-share-above-the-price", "evidence", "prices.shares.0", up(2**50)),
+        (prices, "a-share-too-few", "evidence", "prices.shares", [0]),
     ):
         yield FleetVector(f"{plan.name}/{name}", "machines", changed(plan.certificate, path, new), reason)
     asked = never.certificate["question"]

@@ -76,13 +76,14 @@ batch, or m is small.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from infermax_opt.checking.work import Exhausted
 from infermax_opt.fleet.bounds.in_turn import machines_too_few
+from infermax_opt.fleet.bounds.priced import prices_of_too_few
 from infermax_opt.fleet.bounds.windows import Weighted, best_windows
 from infermax_opt.fleet.checker.certificate import least_machines
 from infermax_opt.fleet.checker.needs import needs_of
@@ -149,9 +150,11 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
         **evidence(question, windows),
     }
     needs_on = partial(prompt_needs, machine)
-    proved, certified = settled(
-        certificate, least_machines, partial(machines_too_few, certificate, machine, needs_on)
-    )
+    arguments = {
+        "in_turn": partial(machines_too_few, certificate, machine, needs_on),
+        "prices": partial(prices_of_too_few, machine, question.asked, question.may_miss),
+    }
+    proved, certified = settled(certificate, least_machines, arguments)
     least, guesses = None if proved == NEVER else int(proved), tuple(map(tuple, missed))
     return MachineBound(least, certificate, lost, relaxed, certified, guesses)
 
@@ -159,11 +162,11 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
 def settled(
     certificate: dict[str, Any],
     least: Callable[..., int | str],
-    too_few: Callable[[int], dict[str, int] | None] | None = None,
+    arguments: Mapping[str, Callable[[int], dict[str, Any] | None]],
 ) -> tuple[int | str, bool]:
     """What it proves, which becomes its claim, and whether a checker has the time for it.
 
-    Prompts in turn are counted where that proves more than windows do; then windows are left out if both take
+    Other arguments are kept where they prove more than all before; then windows are left out if both take
     a checker too long.
 
     Parameters
@@ -172,19 +175,23 @@ def settled(
         Its evidence and claim are changed.
     least : callable
         The checker: certificate, and steps where these have another limit.
-    too_few : callable, optional
-        Evidence of prompts in turn that more machines are needed than so many; None if there is none.
+    arguments : mapping of str to callable
+        By the key of each argument: evidence that more machines are needed than so many; None if there is
+        none.
     """
     proved, certified = _by_windows(certificate, least)
-    found = None if too_few is None or proved == NEVER else too_few(int(proved))
-    for windows in (certificate["windows"], list[Any]()) if found is not None else ():
-        more = {**certificate, "windows": windows, "in_turn": found}
-        try:
-            proved = least(more)
-        except Exhausted:
-            continue
-        certificate.update(more, machines=proved)
-        return proved, True
+    for key, too_few in arguments.items():
+        found = None if proved == NEVER else too_few(int(proved))
+        for windows in (certificate["windows"], list[Any]()) if found is not None else ():
+            more = {**certificate, "windows": windows, key: found}
+            try:
+                known = least(more)
+            except Exhausted:
+                continue
+            if int(known) > int(proved):
+                certificate.update(more, machines=known)
+                proved, certified = known, True
+            break
     return proved, certified
 
 

@@ -93,6 +93,6 @@ def pool_bound(question: ApartQuestion, side: str) -> PoolBound:
         **evidence(whole, windows),
     }
     needs_of = partial(split_needs, apart, side, groups=1)
-    too_few = partial(machines_too_few, certificate, machine, needs_of) if side == "prefill" else None
-    proved, certified = settled(certificate, least_apart, too_few)
+    in_turn = {"in_turn": partial(machines_too_few, certificate, machine, needs_of)}
+    proved, certified = settled(certificate, least_apart, in_turn if side == "prefill" else {})
     return PoolBound(None if proved == NEVER else int(proved), certificate, relaxed, certified)

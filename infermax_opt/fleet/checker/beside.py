@@ -9,11 +9,11 @@ from math import isqrt
 
 from infermax_opt.fleet.checker.machine import Machine, later_by_piece, prompt_pairs
 
-#: One part of so many of what a batch takes before its work is shared by work, the others by tokens.
+#: In windows: one part of so many of what a batch takes before its work is shared by work, others by tokens.
 PARTS = 8
 
 
-def prompt_beside(machine: Machine, prompt: int, piece: int, time: int, unit: int) -> int:
+def prompt_beside(machine: Machine, prompt: int, piece: int, time: int, unit: int, parts: int = PARTS) -> int:
     """What a prompt costs at least, in units.
 
     Parameters
@@ -25,13 +25,15 @@ def prompt_beside(machine: Machine, prompt: int, piece: int, time: int, unit: in
         Ticks that its batches take together at most.
     unit : int
         Units of cost in a tick, a multiple of the prompt tokens of a batch.
+    parts : int
+        One part of so many is shared by work: q, above 1.
     """
     fixed, beta = machine.alpha[piece] + machine.p0, machine.beta[piece]
     pairs, each = prompt_pairs(machine, prompt), fixed * beta
     if machine.spreads and each and machine.p1 and time:
-        chunk = isqrt(prompt * each // (PARTS * machine.p1 * time))
-        pairs = max(pairs, 3 * chunk * prompt + -PARTS * machine.p1 * chunk**3 * time // each)
-    by_tokens = (PARTS - 1) * (unit // machine.prefill) * fixed * prompt // PARTS
+        chunk = isqrt(prompt * each // (parts * machine.p1 * time))
+        pairs = max(pairs, 3 * chunk * prompt + -parts * machine.p1 * chunk**3 * time // each)
+    by_tokens = (parts - 1) * (unit // machine.prefill) * fixed * prompt // parts
     return unit * (beta * prompt + machine.p1 * pairs) + by_tokens
 
 
@@ -74,7 +76,9 @@ def shared_by(
     return work * size + fixed * prompt, horizon * size
 
 
-def batches_beside(machine: Machine, lengths: tuple[int, int], piece: int, count: int, span: int) -> int:
+def batches_beside(
+    machine: Machine, lengths: tuple[int, int], piece: int, count: int, span: int, parts: int = PARTS
+) -> int:
     """Ticks of batches that make so many later tokens of a request, which its share is of, at least.
 
     Parameters
@@ -85,13 +89,15 @@ def batches_beside(machine: Machine, lengths: tuple[int, int], piece: int, count
         Of these tokens.
     span : int
         Ticks from first to last token, at most.
+    parts : int
+        As for `prompt_beside`.
     """
     alpha, beta = machine.alpha[piece], machine.beta[piece]
     full, spare = beta * machine.prefill, _spare(machine, lengths, piece, span)
     decoding = 0
     if not machine.preemption or (beta - machine.d1) * lengths[0] >= machine.d0:
         decoding = machine.d0 * count
-    return (PARTS - 1) * alpha * max(0, count * full - spare) // (PARTS * full) + decoding
+    return (parts - 1) * alpha * max(0, count * full - spare) // (parts * full) + decoding
 
 
 def _spare(machine: Machine, lengths: tuple[int, int], piece: int, span: int) -> int:

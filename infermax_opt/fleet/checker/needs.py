@@ -159,7 +159,7 @@ def cost_of(machine: Machine, prompt: int, need: Need, piece: int, kind: Kind) -
         shares = {"kv": (machine.kv, prompt), "tokens": (machine.tokens, prompt)}
     else:
         after = _read(prompt, need) + count
-        decode, work = _decode(machine, beta), unit * _later_work(machine, prompt, need, beta)
+        decode, work = _decode(machine, beta), unit * later_work(machine, prompt, need, beta)
         if kind == PACE:
             one, other = (beta + decode * (prompt + token - 2) for token in (need.first, need.last))
             root = count * count * (one + other + isqrt(4 * one * other))
@@ -184,7 +184,7 @@ def _read(prompt: int, need: Need) -> int:
     return count * prompt + (need.first - 2 + need.last - 2) * count // 2
 
 
-def _later_work(machine: Machine, prompt: int, need: Need, beta: int) -> int:
+def later_work(machine: Machine, prompt: int, need: Need, beta: int) -> int:
     """Ticks of work of a later stretch, at least.
 
     Parameters
@@ -205,7 +205,7 @@ def _beside(machine: Machine, prompt: int, need: Need, piece: int, horizon: int)
     if need.first == 1:
         time = need.spare + prompt_ticks(machine, prompt)
         return prompt_beside(machine, prompt, piece, time, unit)
-    work = unit * _later_work(machine, prompt, need, machine.beta[piece])
+    work = unit * later_work(machine, prompt, need, machine.beta[piece])
     if need.wait is None:
         return work
     lengths, span = (prompt, need.outputs), need.spare + later_ticks(machine, prompt, 2, need.outputs)

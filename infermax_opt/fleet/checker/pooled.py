@@ -1,18 +1,21 @@
 """Proof: fewest machines.
 
-What the good requests pay in windows is at most what all machines have room for there, and no more prompts
-are late than may be.  The proofs stand in `infermax_opt.fleet.bounds`, `pooled` and `in_turn`.
+What the good requests pay in windows, or at prices of time, is at most what all machines have room for there,
+and no more prompts are late than may be.  The proofs stand in `infermax_opt.fleet.bounds`: `pooled`, `priced`
+and `in_turn`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
-from infermax_opt.fleet.checker.in_turn import machines_in_turn
+from infermax_opt.fleet.checker.in_turn import Needs, machines_in_turn
 from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.fleet.checker.needs import Need, needs_of, unit_of
+from infermax_opt.fleet.checker.priced import priced
 from infermax_opt.fleet.checker.question import Asked, Question, read_question, require_schema
 from infermax_opt.fleet.checker.windows import NEVER, Window, paid_by
 
@@ -22,15 +25,15 @@ POOLED_SCHEMA = "infermax-opt/fleet-bound/1"
 class Charged(NamedTuple):
     """What a certificate comes to.
 
-    `least`: what the good requests pay together; None if there are too few.  `in_turn`: machines that prompts
-    need in turn.
+    `least`: what the good requests pay together; None if there are too few.  `known`: machines that prompts
+    need in turn, or all at prices of time.
     """
 
     machine: Machine
     windows: list[Window]
     question: Question
     least: int | None
-    in_turn: int = 0
+    known: int = 0
 
 
 def charged(given: Field, work: Work) -> Charged:
@@ -39,10 +42,31 @@ def charged(given: Field, work: Work) -> Charged:
     question = read_question(given, work)
     machine, windows, paid = paid_by(given, question)
     least = least_paid(paid, question.must)
-    in_turn = 0
+    known = 0
     if least is not None:
-        in_turn = machines_in_turn(given, machine, question, lambda asked: prompt_needs(machine, asked))
-    return Charged(machine, windows, question, least, in_turn)
+        needs_on = partial(prompt_needs, machine)
+        known = machines_in_turn(given, machine, question, needs_on)
+        known = max(known, machines_priced(given, machine, question, needs_on))
+    return Charged(machine, windows, question, least, known)
+
+
+def machines_priced(given: Field, machine: Machine, question: Question, needs_on: Needs) -> int:
+    """Machines that are needed at the prices of a certificate; 0 if it says nothing of them.
+
+    Parameters
+    ----------
+    given : Field
+        The certificate.
+    machine : Machine
+    question : Question
+        So many requests can be good as have to.
+    needs_on : callable
+    """
+    found = priced(given, machine, question, needs_on)
+    if found is None:
+        return 0
+    paid, room = found
+    return -(-(least_paid(paid, question.must) or 0) // max(1, room))
 
 
 def prompt_needs(machine: Machine, asked: Asked) -> list[Need] | None:
@@ -66,4 +90,4 @@ def fewest_of(found: Charged, least: int | None = None) -> int | str:
         return NEVER
     room = unit_of(found.machine) * sum((end - begin) * weight for begin, end, weight, *_ in found.windows)
     known = min(1, found.question.must) if least is None else least
-    return max(known, found.in_turn, -(-found.least // max(1, room)))
+    return max(known, found.known, -(-found.least // max(1, room)))

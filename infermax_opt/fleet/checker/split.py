@@ -133,17 +133,17 @@ def fewest_apart(given: Field, work: Work) -> tuple[str, int | str]:
     for one in (prefill, decode):
         work.spend(OPENING + OPENING_PIECE * len(one.alpha))
         work.spend(len(question.requests) * HASHING + finding(one, question))
-    known = split_hash(apart, question.share, question.requests)
-    if given["question"].value != known:
-        given["question"].fail(f"machines, transfer, share and requests are of {known}")
+    asked_hash = split_hash(apart, question.share, question.requests)
+    if given["question"].value != asked_hash:
+        given["question"].fail(f"machines, transfer, share and requests are of {asked_hash}")
     paid, done = list[int | None](), 0
     for asked in question.requests:
         needs = split_needs(apart, side, asked, question.groups)
         paid.append(None if needs is None else paid_in(machine, windows, asked[1], needs, work))
         # Whoever has a single token is done before the decode pool.
         done += needs is not None and side == "decode" and asked[2] == 1
-    least, in_turn = least_paid(paid, question.must), 0
+    least, known = least_paid(paid, question.must), 0
     if least is not None and side == "prefill":
-        in_turn = machines_in_turn(given, machine, question, lambda asked: split_needs(apart, side, asked, 1))
-    found = Charged(machine, windows, question, least, in_turn)
+        known = machines_in_turn(given, machine, question, lambda asked: split_needs(apart, side, asked, 1))
+    found = Charged(machine, windows, question, least, known)
     return side, fewest_of(found, int(question.must > done))

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from infermax_opt.core.errors import InputError
@@ -31,6 +32,7 @@ from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import FleetReplay, replay_fleet
 from infermax_opt.fleet.routing.policies import Pilot, Router
 from infermax_opt.fleet.scaling import Scaling, least_time, machine_time
+from infermax_opt.fleet.upper import Found
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
@@ -48,6 +50,8 @@ GROWTH = Fraction(1, 8)
 POLICIES = ("least_kv", "slo_aware")
 
 Tell = Callable[[str], None] | None
+#: Policy, scheduler, machines of each window, and the replay in which all keep the share.
+_Served = tuple[str, str, list[int], FleetReplay]
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,12 @@ def autoscaled(
 
 
 def autoscalings(
-    question: FleetQuestion, length: Fraction, scaling: Scaling, schedulers: Sequence[str], tell: Tell = None
+    question: FleetQuestion,
+    length: Fraction,
+    scaling: Scaling,
+    schedulers: Sequence[str],
+    tell: Tell = None,
+    known: Found | None = None,
 ) -> Iterator[Autoscaled]:
     """Machines for each window, over again with more: first from below, then from above, too.
 
@@ -138,6 +147,8 @@ def autoscalings(
         Tried on the machines.
     tell : callable, optional
         Takes lines of progress.
+    known : Found, optional
+        Routes that reach the share of the whole trace, which a single window asks for, too.
 
     Raises
     ------
@@ -151,11 +162,15 @@ def autoscalings(
     lower, certificate = least_time([window.bound for window in windows if window.bound is not None], scaling)
     yield Autoscaled(windows, lower, None, certificate)
     best: tuple[Any, ...] | None = None
-    for policy, name, counts, replay in _served(question, windows, schedulers, tell):
+    for policy, name, counts, replay in chain(
+        _whole(windows, known), _served(question, windows, schedulers, tell)
+    ):
         total, peak = machine_time(replay, scaling)
         key = sum(counts), total
         if best is None or key < best[0]:
             best = key, counts, total, peak, policy, name
+        if sum(counts) == sum(window.lower or 0 for window in windows):
+            break
     if best is None:
         return
     _, counts, upper, peak, policy, name = best
@@ -166,9 +181,16 @@ def autoscalings(
     yield Autoscaled(done, lower, upper, certificate, policy, name, peak)
 
 
+def _whole(windows: Sequence[Window], known: Found | None) -> Iterator[_Served]:
+    """What reaches the share of the whole trace, if all requests are in one window."""
+    if known is not None and sum(bool(window.members) for window in windows) == 1:
+        counts = [known.machines if window.members else 0 for window in windows]
+        yield known.policy, known.scheduler, counts, known.replay
+
+
 def _served(
     question: FleetQuestion, windows: Sequence[Window], schedulers: Sequence[str], tell: Tell
-) -> Iterator[tuple[str, str, list[int], FleetReplay]]:
+) -> Iterator[_Served]:
     """Policy, scheduler, machines of each window, and the replay in which all keep the share."""
     if may_plan(question, schedulers):
         found = _planned(question, windows, tell)
@@ -189,10 +211,10 @@ def _planned(
     """Machines of each window by a plan that knows the future, and its replay."""
     parts = [
         Part(
-            window.members, window.question.spare, max(1, window.bound.machines or 0), _most(window),
+            window.members, window.question.spare, max(1, window.bound.machines or 0), most,
             [[window.members[i] for i in some] for some in window.bound.missed],
         )
-        for window in windows
+        for window, most in zip(windows, _most(windows), strict=True)
         if window.question is not None and window.bound is not None
     ]  # fmt: skip
     found = planned_windows(question, parts, tell)
@@ -202,9 +224,13 @@ def _planned(
     return [next(counts) if window.members else 0 for window in windows], found[1]
 
 
-def _most(window: Window) -> int:
-    """Most machines of a window that are tried."""
-    return FAR * max(1, window.lower or 0) + MORE
+def _most(windows: Sequence[Window]) -> list[int]:
+    """Most machines of each window that are tried: one for each request so far, as more are no better."""
+    so_far = accumulate(len(window.members) for window in windows)
+    return [
+        max(1, min(FAR * max(1, window.lower or 0) + MORE, requests))
+        for window, requests in zip(windows, so_far, strict=True)
+    ]
 
 
 def window_count(last: Fraction, length: Fraction) -> int:
@@ -277,7 +303,7 @@ class _Search:
 
     def __init__(self, question: FleetQuestion, windows: Sequence[Window], fleet: _Fleet):
         self.question, self.windows, self.fleet = question, windows, fleet
-        self.most = [_most(window) for window in windows]
+        self.most = _most(windows)
 
     def found(self) -> tuple[list[int], FleetReplay] | None:
         """The numbers, and the replay that reaches the share with them; None if none do."""

@@ -121,6 +121,8 @@ def enough_apart(row: Row) -> str:
 
 def rates(one: Row) -> str:
     """Rates that a number of machines sustains, in words."""
+    if one["upper"] == 0:
+        return "they reach the share at no rate, as more requests than may miss never keep their limits"
     reached = "no rate was found at which they reach the share"
     if one["lower"] is not None:
         reached = f"they are seen to reach the share at rate {one['lower']:g}"

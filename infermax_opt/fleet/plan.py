@@ -186,7 +186,7 @@ def _searched(row: PlanRow, options: PlanOptions, began: float, tell: Tell) -> I
             yield row
         if options.window is not None:
             how = options.scaling or Scaling()
-            for windows in autoscalings(question, options.window, how, options.schedulers, tell):
+            for windows in autoscalings(question, options.window, how, options.schedulers, tell, row.found):
                 row = so_far(windows=windows)
                 yield row
     if options.split is not None and row.split is None:

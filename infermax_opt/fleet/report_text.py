@@ -141,9 +141,11 @@ def _apart(split: SplitPlan) -> str:
 
 def _rates(one: Sustained) -> str:
     """Rates that a number of machines sustains, in words."""
+    if one.upper == 0:
+        return "the share is reached at no rate: more requests than may miss never keep their limits"
     reached = "no rate was found at which the share is reached"
     if one.lower is not None:
         reached = f"the share is reached at rate {float(one.lower):g}"
     if one.upper is None:
         return f"{reached}; no rate is refuted"
-    return f"{reached}, and never from rate {float(one.upper):g} on"
+    return f"{reached}, and it never is from rate {float(one.upper):g} on"

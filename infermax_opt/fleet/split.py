@@ -170,7 +170,12 @@ class _Search:
         for k in self.places:
             r, until = whole.everyone[k], ends_apart(question.machines, asked[k])
             limit = FOREVER if until is None else Fraction(floor(until * STEP), STEP)
-            groups.append(RequestGroup(r.id, r.input_tokens, 1, r.arrival, slo={"ttft": limit}))
+            groups.append(
+                RequestGroup(
+                    r.id, r.input_tokens, 1, r.arrival, slo={"ttft": limit},
+                    predicted_output_tokens=r.predicted_output_tokens,
+                )
+            )  # fmt: skip
         base = whole.workload
         prompts = Instance(
             base.name, tuple(groups), base.system, base.cost, base.policy, Objective.of("missed")

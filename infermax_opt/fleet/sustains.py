@@ -55,7 +55,7 @@ class Sustained:
     lower : Fraction or None
         A rate at which they reach the share, replayed; None where none was found.
     upper : Fraction or None
-        A rate from which on they never do, proved; None where none was found.
+        A rate from which on they never do, proved; None where none was found; 0: they do at none.
     found : Found or None
         Routes at the lower one.
     certificate : dict or None
@@ -94,7 +94,8 @@ def sustained(
 
     def told(rate: Fraction, what: str) -> FleetQuestion:
         if tell is not None:
-            tell(f"{machines} machines: {what} rate {float(rate):g}")
+            count = "1 machine" if machines == 1 else f"{machines} machines"
+            tell(f"{count}: {what} rate {float(rate):g}")
         return asked(rate)
 
     def reaches(rate: Fraction) -> Found | None:
@@ -109,6 +110,10 @@ def sustained(
             {**certificate, "machines_from": proved} if isinstance(proved, str) or proved > machines else None
         )
 
+    bound = pooled_bound(told(start, "refuting"))
+    if bound.machines is None:  # whoever never keeps its limits does so at no rate
+        never = {**bound.certificate, "machines_from": machines_from(bound.certificate, ANY_STEPS)}
+        return Sustained(machines, upper=Fraction(0), certificate=never)
     upper, certificate = _least(refuted, start)
     lower, found = _least(reaches, start, falling=True)
     if lower is not None and upper is not None and lower >= upper:

@@ -76,7 +76,7 @@ def best_bounds(
         for done, (metric, some) in enumerate(zip(metrics, aimed, strict=True)):
             now = time.monotonic()
             end = now + (time_limit - (now - began)) / (len(aimed) - done)
-            tell(f"lower bound of {metric}: {end - now:.3g} s", "metric", source=metric)
+            tell(f"lower bound of {metric}, for {max(0.0, end - now):.3g} s at most", "metric", source=metric)
             late = partial(_passed, end)
             with suppress(OutOfTime), in_time(late) as limit:
                 for lower in problem.bounds(some, stop=late):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import NamedTuple
 
 from infermax_opt.checking.fields import Field
@@ -58,12 +59,19 @@ def prompt_pairs(machine: Machine, prompt: int) -> int:
 
 
 def prompt_ticks(machine: Machine, prompt: int) -> int:
-    """Ticks to a first token, at least."""
-    batches = -(-prompt // machine.prefill)
-    return max(
-        batches * (alpha + machine.p0) + beta * prompt + machine.p1 * prompt_pairs(machine, prompt)
-        for alpha, beta in zip(machine.alpha, machine.beta, strict=True)
-    )
+    """Ticks to a first token, at least.
+
+    Where chunks save attention work, q of them do no less than prompt**2 / q pairs, but take q batches.
+    """
+    few, found = -(-prompt // machine.prefill), 0
+    for alpha, beta in zip(machine.alpha, machine.beta, strict=True):
+        start, square = alpha + machine.p0, machine.p1 * prompt * prompt
+        best = isqrt(square // start) if machine.spreads and start else prompt
+        most = prompt if machine.spreads else few
+        tried = {min(most, max(few, chunks)) for chunks in (best, best + 1)}
+        least = min(q * start + (square // q if machine.spreads else square) for q in tried)
+        found = max(found, beta * prompt + least)
+    return found
 
 
 def later_ticks(machine: Machine, prompt: int, first: int, last: int) -> int:

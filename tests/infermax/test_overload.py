@@ -68,7 +68,7 @@ def rush(attention: str = "square") -> Instance:
 def test_a_prompt_pays_for_its_parts() -> None:
     of = rush()
     proof = OverloadProof(of, TokenTables.of(of, 0))
-    cells = proof.chosen()
+    cells = proof.chosen(lambda: False)
     found = proof.bound(cells)
     proof.parts = 0
     for kind in proof._kinds:

@@ -113,7 +113,7 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     if piece and stop():
         return None
     proof = OverloadProof(instance, TokenTables.of(instance, piece))
-    return proof.bound(proof.chosen())
+    return proof.bound(proof.chosen(stop))
 
 
 class _Prompt(NamedTuple):
@@ -224,8 +224,8 @@ class OverloadProof:
 
     # --- prices -------------------------------------------------------------------------------------
 
-    def chosen(self) -> list[Cell]:
-        """Cells with the best prices and levels of x, judged by a part of the requests."""
+    def chosen(self, stop: Callable[[], bool]) -> list[Cell]:
+        """Cells with the best prices and levels of x in the time, judged by a part of the requests."""
         every = -(-len(self._kinds) // SAMPLE)
         tried: list[tuple[Fraction, float, list[Cell]]] = []
         tops: Sequence[float] = TOPS
@@ -233,6 +233,8 @@ class OverloadProof:
             prices = self._busy_prices(extra)
             root = max((price for _, price in prices), default=0.0) ** 0.5
             for top in tops:
+                if tried and stop():
+                    break
                 cells = self._cells(prices, top * root)
                 tried.append((self._total(cells, every), top, cells))
             tops = (max(tried)[1],)  # the best of them hardly depends on the prices

@@ -117,8 +117,9 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
         found = search(instance, stop=stop)
         if found is not None:
             yield found
-    if stop is None or not stop():
-        yield from finishing_order_bounds(instance, stop=stop)
+        if stop is not None and stop():
+            return
+    yield from finishing_order_bounds(instance, stop=stop)
 
 
 def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:

@@ -234,7 +234,7 @@ PLAIN_WINGS: dict[str, dict[str, str]] = {
         "planned": "bounds dispatch question replay routing upper",
         "planned_windows": "dispatch planned question replay",
         "scaling": "bounds checker question replay routing upper",
-        "autoscaling": "bounds planned planned_windows question replay routing scaling",
+        "autoscaling": "bounds planned planned_windows question replay routing scaling upper",
         "mix": "bounds exact question replay routing",
         "sustains": "bounds checker planned question upper",
         "split": "apart bounds checker decode question replay routing",

@@ -185,17 +185,10 @@ def result_text(instance: AnyInstance, result: AnyResult) -> str:
         rounding = lower_rounding() if result.answer is Answer.NO else "nearest"
         asked = amount(instance, result.target, rounding)
         rows.insert(1, ("question", f"is there a schedule with at most {asked}?"))
-        rows.insert(2, ("answer", ANSWERS[result.answer] + _by_a_hair(instance, result, asked)))
+        rows.insert(2, ("answer", ANSWERS[result.answer]))
+        if lower and result.answer is Answer.NO and asked == amount(instance, lower.value, rounding):
+            rows[2] = ("answer", f"{rows[2][1]}, by {float(lower.value - result.target):.2g}")
     return "\n".join([printable(result.instance), *aligned(rows), *_found_lines(instance, result)])
-
-
-def _by_a_hair(instance: AnyInstance, result: AnyResult, asked: str) -> str:
-    """By how much the bound is above what is asked, where both look the same."""
-    lower, target = result.lower, result.target
-    if result.answer is not Answer.NO or lower is None or target is None:
-        return ""
-    same = amount(instance, lower.value, lower_rounding(result.gap)) == asked
-    return f", by {float(lower.value - target):.2g}" if same else ""
 
 
 def _lower_text(instance: AnyInstance, result: AnyResult) -> str:

@@ -546,12 +546,19 @@ def prompt_pairs(machine: Machine, prompt: int) -> int:
 
 
 def prompt_ticks(machine: Machine, prompt: int) -> int:
-    """Ticks to a first token, at least."""
-    batches = -(-prompt // machine.prefill)
-    return max(
-        batches * (alpha + machine.p0) + beta * prompt + machine.p1 * prompt_pairs(machine, prompt)
-        for alpha, beta in zip(machine.alpha, machine.beta, strict=True)
-    )
+    """Ticks to a first token, at least.
+
+    Where chunks save attention work, q of them do no less than prompt**2 / q pairs, but take q batches.
+    """
+    few, found = -(-prompt // machine.prefill), 0
+    for alpha, beta in zip(machine.alpha, machine.beta, strict=True):
+        start, square = alpha + machine.p0, machine.p1 * prompt * prompt
+        best = isqrt(square // start) if machine.spreads and start else prompt
+        most = prompt if machine.spreads else few
+        tried = {min(most, max(few, chunks)) for chunks in (best, best + 1)}
+        least = min(q * start + (square // q if machine.spreads else square) for q in tried)
+        found = max(found, beta * prompt + least)
+    return found
 
 
 def later_ticks(machine: Machine, prompt: int, first: int, last: int) -> int:
@@ -1420,7 +1427,12 @@ def read_cells(given: Field, work: Work) -> Cells:
 
 
 def lowest(cells: Cells, need: Need | None, work: Work) -> int:
-    """The lowest price within a stretch."""
+    """The lowest price within a stretch.
+
+    Parameters
+    ----------
+    cells, need, work
+    """
     if need is None:
         return 0
     first, last = bisect_right(cells.ends, need.begin), bisect_left(cells.begins, need.end)
@@ -1432,7 +1444,15 @@ def lowest(cells: Cells, need: Need | None, work: Work) -> int:
 
 
 def most_shared(cells: Cells, stretches: list[tuple[Need, int]], work: Work) -> list[int]:
-    """The sum of the shares of all stretches that reach into each cell."""
+    """The sum of the shares of all stretches that reach into each cell.
+
+    Parameters
+    ----------
+    cells : Cells
+    stretches : list of (Need, int)
+        Each with its share.
+    work : Work
+    """
     changes = [0] * (len(cells.begins) + 1)
     work.spend(PER_STRETCH * len(stretches) + PER_CELL * len(changes))
     for need, share in stretches:

@@ -89,7 +89,12 @@ def read_cells(given: Field, work: Work) -> Cells:
 
 
 def lowest(cells: Cells, need: Need | None, work: Work) -> int:
-    """The lowest price within a stretch."""
+    """The lowest price within a stretch.
+
+    Parameters
+    ----------
+    cells, need, work
+    """
     if need is None:
         return 0
     first, last = bisect_right(cells.ends, need.begin), bisect_left(cells.begins, need.end)
@@ -101,7 +106,15 @@ def lowest(cells: Cells, need: Need | None, work: Work) -> int:
 
 
 def most_shared(cells: Cells, stretches: list[tuple[Need, int]], work: Work) -> list[int]:
-    """The sum of the shares of all stretches that reach into each cell."""
+    """The sum of the shares of all stretches that reach into each cell.
+
+    Parameters
+    ----------
+    cells : Cells
+    stretches : list of (Need, int)
+        Each with its share.
+    work : Work
+    """
     changes = [0] * (len(cells.begins) + 1)
     work.spend(PER_STRETCH * len(stretches) + PER_CELL * len(changes))
     for need, share in stretches:

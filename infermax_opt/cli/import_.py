@@ -173,10 +173,8 @@ def _summary(made: Made) -> tuple[dict[str, Any], str]:
         "output_tokens": outputs,
         **made.figures,
     }
-    text = (
-        f"{printable(instance.name)}: {len(instance.requests)} requests, {inputs} input tokens, "
-        f"{outputs} output tokens, {made.text}"
-    )
+    count = f"{len(instance.requests)} request{'s' if len(instance.requests) > 1 else ''}"
+    text = f"{printable(instance.name)}: {count}, {inputs} input tokens, {outputs} output tokens, {made.text}"
     return summary, text
 
 

@@ -49,7 +49,7 @@ def instance(name: str | None, output: str | None, data: str | None, as_json: bo
     made = load_instance(name, data)
     write_instance(made, path)
     if path != STANDARD:
-        say(f"{made.name}: {len(made.requests)} requests")
+        say(f"{made.name}: {len(made.requests)} request{'s' if len(made.requests) > 1 else ''}")
         wrote(path)
     return DONE
 

@@ -93,7 +93,11 @@ def fits_text(fits: Iterable[Fit], noise: bool = True) -> str:
 
 
 def _left_out(f: Fit) -> str:
-    return f"; left out {f.left_out} iterations of one request" if f.left_out else ""
+    return (
+        f"; left out {f.left_out} iteration{'s' if f.left_out > 1 else ''} of one request"
+        if f.left_out
+        else ""
+    )
 
 
 def profile_fit_text(made: ProfileFit) -> str:

@@ -169,8 +169,11 @@ def make_policy(name: str, *, workers: int | None = None, groups: int | None = N
     Raises
     ------
     InputError
-        If there is no such policy, or it lacks its number of workers or groups.
+        If there is no such policy, or it lacks its number of workers or groups, or takes none.
     """
+    for field, given, owners in (("workers", workers, SPREADERS), ("groups", groups, ("grouped",))):
+        if given is not None and name not in owners:
+            raise InputError(f"goes with {', '.join(owners)} only, not with {name}", field=field)
     if name in _installed():
         return _made(_installed()[name])
     if name not in POLICIES:

@@ -22,6 +22,7 @@ from infermax_opt.fleet.checker.in_turn import Needs, prompts_of, too_few
 from infermax_opt.fleet.checker.machine import Machine, read_machine
 from infermax_opt.fleet.checker.pooled import prompt_needs
 from infermax_opt.fleet.checker.question import read_question
+from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
@@ -162,6 +163,8 @@ def test_of_prompts_that_are_never_in_time_there_is_no_most() -> None:
     cost = CostModel([("0.1", "0")], ("0", "0"), ("0", "0.0001"))
     groups = tuple(RequestGroup(f"r{k}", 100, 1, slo={"ttft": "0.5"}) for k in range(3))
     workload = Instance("never", groups, System(1_000, 100, 100), cost, objective="missed")
-    certificate = pooled_bound(FleetQuestion(workload, Fraction(1))).certificate
+    found = pooled_bound(FleetQuestion(workload, Fraction(1)))
+    certificate = found.certificate
+    assert found.machines is None
     assert "in_turn" not in certificate
-    assert least_machines({**certificate, "in_turn": {"too_few": 10**12, "piece": 0}}) == 10**12 + 1
+    assert least_machines({**certificate, "in_turn": {"too_few": 10**12, "piece": 0}}) == NEVER

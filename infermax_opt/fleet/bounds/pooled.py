@@ -96,6 +96,8 @@ __all__ = ["ANY_STEPS", "GROUPS", "MachineBound", "evidence", "pooled_bound", "s
 
 #: Stretches into which the later tokens of a request are divided.
 GROUPS = 4
+#: Part of known machines that windows have to prove before they are rounded, or prices are not tried.
+NEAR = 0.75
 #: Bits of the largest weight of a window.
 WEIGHT_BITS = 40
 #: Steps of checking a proof of one's own.
@@ -150,11 +152,13 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
         **evidence(question, windows),
     }
     needs_on = partial(prompt_needs, machine)
-    arguments = {
-        "in_turn": partial(machines_too_few, certificate, machine, needs_on),
-        "prices": partial(prices_of_too_few, machine, question.asked, question.may_miss),
-    }
-    proved, certified = settled(certificate, least_machines, arguments)
+
+    def prices(known: int) -> dict[str, Any] | None:
+        near = relaxed > NEAR * known
+        return prices_of_too_few(machine, question.asked, question.may_miss, known) if near else None
+
+    in_turn = partial(machines_too_few, certificate, machine, needs_on)
+    proved, certified = settled(certificate, least_machines, {"in_turn": in_turn, "prices": prices})
     least, guesses = None if proved == NEVER else int(proved), tuple(map(tuple, missed))
     return MachineBound(least, certificate, lost, relaxed, certified, guesses)
 

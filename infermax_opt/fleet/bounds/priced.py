@@ -61,9 +61,9 @@ if TYPE_CHECKING:
 
 __all__ = ["prices_of_too_few"]
 
-#: Requests beyond which it is not tried, and cells of a program.
-MOST_REQUESTS, MOST_CELLS = 3_000, 20_000
-#: Cells in a window of first tokens, at first; parts of a cell that has a price, in each later round.
+#: Requests beyond which it is not tried; most cells of a program, and of the first one.
+MOST_REQUESTS, MOST_CELLS, FIRST_CELLS = 2_500, 20_000, 1_000
+#: Cells in a window of first tokens, at first; parts of a cell that has a price in each later round; rounds.
 CELLS, PARTS, ROUNDS = 6, 3, 3
 #: Parts of a batch, of which one is shared by work: few where attention is much of it.
 SHARED = 8, 64
@@ -71,8 +71,8 @@ SHARED = 8, 64
 HOPE = 0.5
 #: By how much a float exceeds what it is to exceed.
 SURE = 1e-6
-#: Seconds for a program.
-SECONDS = 30.0
+#: An interior point is enough, as the checker takes any; seconds for a program.
+OPTIONS = {"solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": 1e-5, "time_limit": 30.0}
 #: Bits of the highest price, and of the lowest that counts.
 BITS, LEAST_BITS = 40, 12
 
@@ -163,7 +163,7 @@ def _first_cuts(payers: Sequence[_Payer]) -> list[int]:
     lengths = sorted(need.end - need.begin for need in needs if need.first == 1) or [needs[0].end]
     width = max(1, lengths[len(lengths) // 2] // CELLS)
     begin, end = min(need.begin for need in needs), max(need.end for need in needs)
-    width = max(width, -(-(end - begin) // MOST_CELLS))
+    width = max(width, -(-(end - begin) // FIRST_CELLS))
     return [*range(begin, end, width), end]
 
 
@@ -298,7 +298,7 @@ class _Program:
         program.a_matrix_.start_ = np.searchsorted(columns[order], np.arange(len(costs) + 1))
         program.a_matrix_.index_, program.a_matrix_.value_ = rows[order], factors[order].astype(float)
         solver = quiet_solver()
-        for option, value in (("solver", "ipm"), ("run_crossover", "off"), ("time_limit", SECONDS)):
+        for option, value in OPTIONS.items():
             solver.setOptionValue(option, value)
         solver.passModel(program)
         solver.run()

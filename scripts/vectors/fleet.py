@@ -79,12 +79,19 @@ def beside() -> FleetQuestion:
 
 
 def one_by_one() -> FleetQuestion:
-    """Requests that come one by one, so that few can share batches, at the TPOT of one and a half."""
+    """Requests that come one by one: the batches of the first leave too little time for prompts of others."""
     slo = ServiceLevel(ttft=Fraction(1, 2), tpot=Fraction(3, 20))
-    groups = tuple(RequestGroup(f"r{k}", 100, 12, Fraction(k, 5), slo=slo) for k in range(12))
+    groups = tuple(RequestGroup(f"r{k}", 150, 8, Fraction(k, 5), slo=slo) for k in range(6))
     cost, policy = CostModel([("0.1", SLOW)], ("0", "0"), ("0", "0")), Policy(preemption=False)
     workload = Instance("steady", groups, System(10_000, 200, 200), cost, policy, Objective.of("missed"))
     return FleetQuestion(workload, Fraction(1))
+
+
+def at_prices() -> dict[str, Any]:
+    """From 0.2 to 1.6 s a price of 10, and all of each batch on the first request."""
+    certificate = pooled_bound(one_by_one()).certificate
+    prices = {"piece": 0, "parts": 8, "cells": [[200, 1600, 10]], "shares": [10, 0, 0, 0, 0, 0]}
+    return {**certificate, "windows": [], "prices": prices, "machines": 2}
 
 
 @cache
@@ -99,7 +106,7 @@ def accepted() -> tuple[FleetVector, ...]:
         FleetVector("machines-by-pace", "machines", pooled_bound(paced()).certificate),
         FleetVector("machines-in-turn", "machines", pooled_bound(in_bursts()).certificate),
         FleetVector("machines-by-a-horizon", "machines", pooled_bound(beside()).certificate),
-        FleetVector("machines-at-prices", "machines", pooled_bound(one_by_one()).certificate),
+        FleetVector("machines-at-prices", "machines", at_prices()),
         FleetVector("machines-of-the-question", "machines", machines, asked=machines["question"]),
         FleetVector("no-number-of-machines", "machines", never),
         FleetVector("machines-from", "machines_from", {**machines, "machines_from": machines_from(machines)}),
@@ -173,8 +180,10 @@ def rejected() -> Iterator[FleetVector]:
         (prices, "whole-batches-by-work", "malformed", "prices.parts", 1),
         (prices, "without-cells", "evidence", "prices.cells", []),
         (prices, "time-for-nothing", "malformed", "prices.cells.0.2", 0),
-        (prices, "cells-over-each-other", "malformed", "prices.cells.0.1", up(10**30)),
-        (prices, "a-share-above-the-price", "evidence", "prices.shares.0", up(2**50)),
+        (prices, "cells-over-each-other", "malformed", "prices.cells", [[200, 1500, 10], [1400, 1600, 10]]),
+        (prices, "time-that-ends-early", "evidence", "prices.cells.0.1", up(-100)),
+        (prices, "a-share-above-the-price", "evidence", "prices.shares.0", up(1)),
+        (prices, "shares-above-the-price", "evidence", "prices.shares.1", up(1)),
         (prices, "a-share-too-few", "evidence", "prices.shares", [0]),
     ):
         yield FleetVector(f"{plan.name}/{name}", "machines", changed(plan.certificate, path, new), reason)

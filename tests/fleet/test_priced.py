@@ -17,6 +17,7 @@ from infermax_opt.fleet.bounds import priced as prices
 from infermax_opt.fleet.bounds.pooled import pooled_bound
 from infermax_opt.fleet.bounds.priced import prices_of_too_few
 from infermax_opt.fleet.checker.certificate import check, least_machines, machines_from
+from infermax_opt.fleet.checker.machine import read_machine
 from infermax_opt.fleet.checker.needs import unit_of
 from infermax_opt.fleet.checker.pooled import prompt_needs
 from infermax_opt.fleet.checker.priced import Cells, Costs, costs_of, lowest, most_shared, priced
@@ -25,6 +26,7 @@ from infermax_opt.fleet.machine import machine_of
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from scripts.vectors.fleet import at_prices, one_by_one
 from tests.campaign import campaign, in_blocks
 from tests.fleet.test_beside import close, dense
 from tests.fleet.test_planted import planted
@@ -136,17 +138,35 @@ def steady(requests: int, outputs: int = 12) -> FleetQuestion:
     )
 
 
-def test_few_who_are_there_share_batches() -> None:
-    question = steady(12)
+def test_prices_are_found() -> None:
+    question = one_by_one()
     found = pooled_bound(question)
     assert found.machines == least_machines(found.certificate) == 2
     assert check(found.certificate, question.sha256).bound == 2
     assert least_machines({key: v for key, v in found.certificate.items() if key != "prices"}) == 1
     assert machines_from(found.certificate) == 1  # slower arrivals may share other batches
     machine = machine_of(question.workload)
+    assert prices_of_too_few(machine, question.asked, 0, 1) is not None
     assert prices_of_too_few(machine, question.asked, 0, 2) is None
     assert prices_of_too_few(machine, question.asked, 0, 0) is None
     assert prices_of_too_few(machine, question.asked, 1, 1) is None
+
+
+def test_batches_of_one_leave_too_little_time_for_prompts() -> None:
+    # From 0.2 to 1.6 s lie the 7 later tokens of the first request, and the prompts of the five others. These
+    # pay 0.15 s of work and 7/8 of 0.1 s for 150 of 200 tokens: 1.078 s. In 1.05 s the first leaves 0.343 s
+    # to prompts, so it pays 7/8 of 0.1 s for 7 batches less 0.343 / 0.2, and its work: 0.469 s.
+    certificate = at_prices()
+    assert least_machines(certificate) == check(certificate).bound == 2
+    given = Field(certificate, "certificate")
+    machine = read_machine(given["machine"])
+    found = priced(given, machine, read_question(given, Work()), partial(prompt_needs, machine))
+    assert found is not None
+    paid, room = found
+    assert room == unit_of(machine) * 1400 * 10
+    first, *others = (Fraction(some or 0, unit_of(machine) * 10_000) for some in paid)
+    assert others == [Fraction(215, 1000) + Fraction(625, 1_000_000)] * 5
+    assert first == pytest.approx(0.007 + 0.0875 * (7 - 0.343 / 0.2), abs=1e-3)
 
 
 def test_what_requests_pay() -> None:
@@ -173,40 +193,46 @@ def test_what_requests_pay() -> None:
 
 
 def test_evidence_that_is_none() -> None:
-    question = steady(12)
-    certificate = pooled_bound(question).certificate
+    certificate = at_prices()
     right = certificate["prices"]
-    (begin, end, price), *others = right["cells"]
-    top = max(right["shares"])
+    ((begin, end, price),) = right["cells"]
     for key, wrong, why in (
         ("piece", 1, "prices.piece"),
         ("parts", 1, "prices.parts"),
         ("parts", 1001, "prices.parts"),
-        ("cells", [[begin, end, 0], *others], "prices.cells"),
-        ("cells", [[begin, begin, price], *others], "prices.cells"),
-        ("cells", [[begin, others[0][0] + 1, price], *others], "prices.cells"),
+        ("cells", [[begin, end, 0]], "prices.cells"),
+        ("cells", [[begin, begin, price]], "prices.cells"),
+        ("cells", [[begin, end, price], [end - 1, end + 1, price]], "prices.cells"),
         ("cells", [], "prices.shares: more than the price of time"),
         ("shares", [], "prices.shares: not one for each request"),
-        ("shares", [-1, *right["shares"][1:]], "prices.shares"),
-        ("shares", [2 * price + 2 * top, *right["shares"][1:]], "prices.shares: more than the price"),
-        ("shares", [top] * 12, "prices.shares"),
+        ("shares", [-1, 0, 0, 0, 0, 0], "prices.shares"),
+        ("shares", [price + 1, 0, 0, 0, 0, 0], "prices.shares: more than the price"),
+        ("shares", [0, price, 0, 0, 0, 0], "prices.shares: more than the price"),  # it ends later
     ):
         with pytest.raises(Rejected, match=why):
             least_machines({**certificate, "prices": {**right, key: wrong}})
     with pytest.raises(Rejected, match="prices"):
         least_machines({**certificate, "prices": [right]})
+    # A price of longer: those who end later may have shares, but not more than it together.
+    longer = {**right, "cells": [[begin, 2 * end, price]]}
+    for shares in ([5, 5, 0, 0, 0, 0], [0, 10, 0, 0, 0, 0]):
+        assert least_machines({**certificate, "prices": {**longer, "shares": shares}}) == 1
+    with pytest.raises(Rejected, match="those who may share a batch have more than its price"):
+        least_machines({**certificate, "prices": {**longer, "shares": [5, 6, 0, 0, 0, 0]}})
+    # A gap is time for nothing.
+    halves = [[begin, 900, price], [901, end, price]]
+    with pytest.raises(Rejected, match="more than the price of time"):
+        least_machines({**certificate, "prices": {**right, "cells": halves}})
     # Whoever has one token shares no batches of later ones.
-    single = steady(3, 1)
     shares = {"piece": 0, "parts": 8, "cells": [[0, 10**15, 2]], "shares": [1, 0, 0]}
     with pytest.raises(Rejected, match="no batches to share"):
-        least_machines({**bare(single), "prices": shares})
+        least_machines({**bare(steady(3, 1)), "prices": shares})
 
 
 def test_what_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = steady(12)
+    question = one_by_one()
     machine, asked = machine_of(question.workload), question.asked
-    assert prices_of_too_few(machine, asked, 0, 1) is not None
-    for limit, value in (("MOST_REQUESTS", 11), ("MOST_CELLS", 1), ("ROUNDS", 0)):
+    for limit, value in (("MOST_REQUESTS", 5), ("MOST_CELLS", 1), ("ROUNDS", 0)):
         with monkeypatch.context() as patched:
             patched.setattr(prices, limit, value)
             assert prices_of_too_few(machine, asked, 0, 1) is None

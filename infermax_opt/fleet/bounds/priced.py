@@ -46,7 +46,7 @@ from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.checking.work import Work
-from infermax_opt.core.linear import quiet_solver
+from infermax_opt.core.linear import ended_by, quiet_solver
 from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.fleet.checker.needs import Need, unit_of
 from infermax_opt.fleet.checker.pooled import prompt_needs
@@ -300,6 +300,7 @@ class _Program:
         solver = quiet_solver()
         for option, value in OPTIONS.items():
             solver.setOptionValue(option, value)
+        solver.cbIpmInterrupt += ended_by(lambda: False)
         solver.passModel(program)
         solver.run()
         if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:

@@ -159,6 +159,7 @@ def import_(
 
 def _summary(made: Made) -> tuple[dict[str, Any], str]:
     """What was made, as JSON and in words."""
+    from infermax_opt.files.report import counted
     from infermax_opt.files.text import printable
 
     instance = made.instance
@@ -173,7 +174,7 @@ def _summary(made: Made) -> tuple[dict[str, Any], str]:
         "output_tokens": outputs,
         **made.figures,
     }
-    count = f"{len(instance.requests)} request{'s' if len(instance.requests) > 1 else ''}"
+    count = counted(len(instance.requests), "requests")
     text = f"{printable(instance.name)}: {count}, {inputs} input tokens, {outputs} output tokens, {made.text}"
     return summary, text
 

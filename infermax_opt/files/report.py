@@ -185,9 +185,10 @@ def result_text(instance: AnyInstance, result: AnyResult) -> str:
         rounding = lower_rounding() if result.answer is Answer.NO else "nearest"
         asked = amount(instance, result.target, rounding)
         rows.insert(1, ("question", f"is there a schedule with at most {asked}?"))
-        rows.insert(2, ("answer", ANSWERS[result.answer]))
+        answer = ANSWERS[result.answer]
         if lower and result.answer is Answer.NO and asked == amount(instance, lower.value, rounding):
-            rows[2] = ("answer", f"{rows[2][1]}, by {float(lower.value - result.target):.2g}")
+            answer = f"{answer}, by {float(lower.value - result.target):.2g}"
+        rows.insert(2, ("answer", answer))
     return "\n".join([printable(result.instance), *aligned(rows), *_found_lines(instance, result)])
 
 

@@ -23,7 +23,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from infermax_opt.fleet.bounds.pooled import ANY_STEPS, MachineBound
+from infermax_opt.fleet.bounds.pooled import ANY_STEPS, ARGUMENTS, MachineBound
 from infermax_opt.fleet.checker.certificate import machine_seconds
 from infermax_opt.fleet.checker.hours import HOURS_SCHEMA
 from infermax_opt.fleet.checker.needs import KINDS
@@ -101,8 +101,7 @@ def least_time(bounds: Sequence[MachineBound], scaling: Scaling) -> tuple[Fracti
     asked = [bound.certificate["question"] for bound in bounds]
     # What requests need together in a window is all that counts of a part.
     parts = [
-        {key: value for key, value in bound.certificate.items() if key not in ("in_turn", "prices")}
-        for bound in bounds
+        {key: value for key, value in bound.certificate.items() if key not in ARGUMENTS} for bound in bounds
     ]
     for piece in range(len(most.certificate["machine"]["alpha"])):
         for kind in KINDS:

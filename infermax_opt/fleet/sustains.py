@@ -24,10 +24,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
+from infermax_opt.files.report import counted
 from infermax_opt.fleet.bounds.pooled import ANY_STEPS, pooled_bound
 from infermax_opt.fleet.checker.certificate import machines_from
+from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.planned import may_plan, online_of, planned_with
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.upper import Found, enough
@@ -94,8 +97,7 @@ def sustained(
 
     def told(rate: Fraction, what: str) -> FleetQuestion:
         if tell is not None:
-            count = "1 machine" if machines == 1 else f"{machines} machines"
-            tell(f"{count}: {what} rate {float(rate):g}")
+            tell(f"{counted(machines, 'machines')}: {what} rate {float(rate):g}")
         return asked(rate)
 
     def reaches(rate: Fraction) -> Found | None:
@@ -103,6 +105,7 @@ def sustained(
         found = enough(question, machines, schedulers=online_of(schedulers))
         return planned_with(question, machines) if found is None and may_plan(question, schedulers) else found
 
+    @cache
     def refuted(rate: Fraction) -> dict[str, Any] | None:
         certificate = pooled_bound(told(rate, "refuting")).certificate
         proved = machines_from(certificate, ANY_STEPS)
@@ -110,10 +113,9 @@ def sustained(
             {**certificate, "machines_from": proved} if isinstance(proved, str) or proved > machines else None
         )
 
-    bound = pooled_bound(told(start, "refuting"))
-    if bound.machines is None:  # whoever never keeps its limits does so at no rate
-        never = {**bound.certificate, "machines_from": machines_from(bound.certificate, ANY_STEPS)}
-        return Sustained(machines, upper=Fraction(0), certificate=never)
+    first = refuted(start)
+    if first is not None and first["machines_from"] == NEVER:  # who never is in time is so at no rate
+        return Sustained(machines, upper=Fraction(0), certificate=first)
     upper, certificate = _least(refuted, start)
     lower, found = _least(reaches, start, falling=True)
     if lower is not None and upper is not None and lower >= upper:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.exact import decimal_text
+from infermax_opt.files.report import counted
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent, printable, seconds
 from infermax_opt.latency.calibration import Calibration
@@ -93,11 +94,7 @@ def fits_text(fits: Iterable[Fit], noise: bool = True) -> str:
 
 
 def _left_out(f: Fit) -> str:
-    return (
-        f"; left out {f.left_out} iteration{'s' if f.left_out > 1 else ''} of one request"
-        if f.left_out
-        else ""
-    )
+    return f"; left out {counted(f.left_out, 'iterations')} of one request" if f.left_out else ""
 
 
 def profile_fit_text(made: ProfileFit) -> str:

@@ -72,9 +72,10 @@ def with_shares(question: FleetQuestion, cells: Cells, piece: int, parts: int) -
 
 def best_prices(question: FleetQuestion, machines: float) -> Iterator[dict[str, Any]]:
     """Evidence of the linear programs for so many machines."""
-    machine, cuts = machine_of(question.workload), None
+    machine = machine_of(question.workload)
+    needs = [prompt_needs(machine, asked) for asked in question.asked]
     for piece in range(len(machine.alpha)):
-        payers = prices._payers(machine, question.asked, piece, 8)
+        payers = prices._payers(machine, question.asked, needs, piece, 8)
         cuts = prices._first_cuts(payers)
         for _ in range(2):
             if len(cuts) < 2:

@@ -171,14 +171,13 @@ def make_policy(name: str, *, workers: int | None = None, groups: int | None = N
     InputError
         If there is no such policy, or it lacks its number of workers or groups, or takes none.
     """
-    for field, given, owners in (("workers", workers, SPREADERS), ("groups", groups, ("grouped",))):
-        if given is not None and name not in owners:
-            raise InputError(f"goes with {', '.join(owners)} only, not with {name}", field=field)
-    if name in _installed():
-        return _made(_installed()[name])
-    if name not in POLICIES:
+    installed = _installed()
+    if name not in installed and name not in POLICIES:
         refuse_left_out(GROUP, name)
         raise InputError(f"{name!r} is none of {', '.join(policy_names())}", field="policy")
+    _check_options(name, workers, groups)
+    if name in installed:
+        return _made(installed[name])
     if name in SPREADERS:
         if workers is None:
             raise InputError(f"{name} needs a number of workers", field="workers")
@@ -194,6 +193,13 @@ def make_policy(name: str, *, workers: int | None = None, groups: int | None = N
     if name == "fewest":
         return lambda beat: fewest_at(beat.instance, seed=seed).placement.workers
     return lambda beat: place(beat.instance, PLAIN[name]).workers
+
+
+def _check_options(name: str, workers: int | None, groups: int | None) -> None:
+    """Refuse numbers that a policy takes no notice of."""
+    for field, given, owners in (("workers", workers, SPREADERS), ("groups", groups, ("grouped",))):
+        if given is not None and name not in owners:
+            raise InputError(f"goes with {', '.join(owners)} only, not with {name}", field=field)
 
 
 def _made(point: EntryPoint) -> Decide:

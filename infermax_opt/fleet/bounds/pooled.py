@@ -92,12 +92,14 @@ from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.machine import machine_of, machine_to_json
 from infermax_opt.fleet.question import FleetQuestion
 
-__all__ = ["ANY_STEPS", "GROUPS", "MachineBound", "evidence", "pooled_bound", "settled"]
+__all__ = ["ANY_STEPS", "ARGUMENTS", "GROUPS", "MachineBound", "evidence", "pooled_bound", "settled"]
 
 #: Stretches into which the later tokens of a request are divided.
 GROUPS = 4
 #: Part of known machines that windows have to prove before they are rounded, or prices are not tried.
 NEAR = 0.75
+#: Keys of what a certificate may hold beside windows.
+ARGUMENTS = "in_turn", "prices"
 #: Bits of the largest weight of a window.
 WEIGHT_BITS = 40
 #: Steps of checking a proof of one's own.
@@ -158,7 +160,9 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
         return prices_of_too_few(machine, question.asked, question.may_miss, known) if near else None
 
     in_turn = partial(machines_too_few, certificate, machine, needs_on)
-    proved, certified = settled(certificate, least_machines, {"in_turn": in_turn, "prices": prices})
+    found_by: tuple[Callable[[int], dict[str, Any] | None], ...] = in_turn, prices
+    arguments = dict(zip(ARGUMENTS, found_by, strict=True))
+    proved, certified = settled(certificate, least_machines, arguments)
     least, guesses = None if proved == NEVER else int(proved), tuple(map(tuple, missed))
     return MachineBound(least, certificate, lost, relaxed, certified, guesses)
 

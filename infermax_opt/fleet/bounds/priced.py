@@ -112,9 +112,9 @@ def prices_of_too_few(
     """
     if not known or len(requests) > MOST_REQUESTS:
         return None
-    best = None
+    best, needs = None, [prompt_needs(machine, asked) for asked in requests]
     for piece, parts in product(range(len(machine.alpha)), SHARED):
-        payers = _payers(machine, requests, piece, parts)
+        payers = _payers(machine, requests, needs, piece, parts)
         spared = spare - (len(requests) - len(payers))
         while spared >= 0 and (found := _too_few(machine, payers, spared, known)) is not None:
             told = _evidence(len(requests), payers, *found)
@@ -122,12 +122,13 @@ def prices_of_too_few(
     return best
 
 
-def _payers(machine: Machine, requests: Sequence[Asked], piece: int, parts: int) -> list[_Payer]:
+def _payers(
+    machine: Machine, requests: Sequence[Asked], needs: Sequence[list[Need] | None], piece: int, parts: int
+) -> list[_Payer]:
     found, second = list[_Payer](), machine.ticks_per_second * unit_of(machine)
-    for place, asked in enumerate(requests):
-        needs = prompt_needs(machine, asked)
-        if needs is not None:
-            costs = costs_of(machine, asked, needs, piece, parts)
+    for place, (asked, some) in enumerate(zip(requests, needs, strict=True)):
+        if some is not None:
+            costs = costs_of(machine, asked, some, piece, parts)
             found.append(_Payer(place, costs, *(units / second for units in costs[2:])))
     return found
 

@@ -234,7 +234,7 @@ class OverloadProof:
             root = max((price for _, price in prices), default=0.0) ** 0.5
             for top in tops:
                 if tried and stop():
-                    break
+                    return max(tried)[2]
                 cells = self._cells(prices, top * root)
                 tried.append((self._total(cells, every), top, cells))
             tops = (max(tried)[1],)  # the best of them hardly depends on the prices

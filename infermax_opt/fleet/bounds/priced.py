@@ -46,7 +46,7 @@ from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.checking.work import Work
-from infermax_opt.core.linear import ended_by, quiet_solver
+from infermax_opt.core.linear import INTERIOR, ended_by, quiet_solver, sparse_program
 from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.fleet.checker.needs import Need, unit_of
 from infermax_opt.fleet.checker.pooled import prompt_needs
@@ -72,7 +72,7 @@ HOPE = 0.5
 #: By how much a float exceeds what it is to exceed.
 SURE = 1e-6
 #: An interior point is enough, as the checker takes any; seconds for a program.
-OPTIONS = {"solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": 1e-5, "time_limit": 30.0}
+OPTIONS = {**INTERIOR, "ipm_optimality_tolerance": 1e-5, "time_limit": 30.0}
 #: Bits of the highest price, and of the lowest that counts.
 BITS, LEAST_BITS = 40, 12
 
@@ -286,23 +286,13 @@ class _Program:
         import highspy
         import numpy as np
 
-        rows, columns, factors = (np.array(some) for some in zip(*self.entries, strict=True))
-        order = np.argsort(columns, kind="stable")
-        program = highspy.HighsLp()
-        program.num_col_, program.num_row_ = len(self.costs), self.count
-        costs = np.array(self.costs)
+        costs, lows = np.array(self.costs), np.full(self.count, -np.inf)
         costs[self.cells] = np.array(self.lengths) * machines
-        program.col_cost_, program.col_upper_ = costs, np.array(self.uppers)
-        program.col_lower_ = np.zeros(len(costs))
-        program.row_lower_, program.row_upper_ = np.full(self.count, -np.inf), np.array(self.highs)
-        program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        program.a_matrix_.start_ = np.searchsorted(columns[order], np.arange(len(costs) + 1))
-        program.a_matrix_.index_, program.a_matrix_.value_ = rows[order], factors[order].astype(float)
-        solver = quiet_solver()
-        for option, value in OPTIONS.items():
-            solver.setOptionValue(option, value)
+        solver = quiet_solver(**OPTIONS)
         solver.cbIpmInterrupt += ended_by(lambda: False)
-        solver.passModel(program)
+        solver.passModel(
+            sparse_program(costs, self.uppers, lows, self.highs, zip(*self.entries, strict=True))
+        )
         solver.run()
         if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None

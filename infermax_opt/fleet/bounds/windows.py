@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from infermax_opt.core.linear import quiet_solver
+from infermax_opt.core.linear import quiet_solver, sparse_program
 from infermax_opt.fleet.bounds.beside import horizon_of
 from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.fleet.checker.needs import KINDS, SHARED, Kind, Need, cost_of, unit_of, whole_of
@@ -268,7 +268,6 @@ def _window(table: _Needs, begin: float, end: float, key: tuple[int, Kind]) -> _
 
 def _solved(windows: Sequence[_Window], requests: int, spared: int) -> tuple[float, Floats, Floats]:
     """Value of the program, the shares that are missed, and the weights of the windows."""
-    import highspy
     import numpy as np
 
     used = np.unique(np.concatenate([window.owners for window in windows]))
@@ -281,20 +280,11 @@ def _solved(windows: Sequence[_Window], requests: int, spared: int) -> tuple[flo
         [*(column[w.owners] for w in windows), np.full(last, len(used)), np.arange(len(used))]
     )
     value = np.concatenate([*(w.costs for w in windows), np.ones(last), np.ones(len(used))])
-    order = np.argsort(col, kind="stable")
-    program = highspy.HighsLp()
-    program.num_col_, program.num_row_ = len(used) + 1, last + 1
-    program.col_cost_ = np.append(np.zeros(len(used)), 1.0)
-    program.col_lower_ = np.zeros(len(used) + 1)
-    program.col_upper_ = np.append(np.ones(len(used)), np.inf)
-    program.row_lower_ = np.append([float(w.costs.sum()) for w in windows], -np.inf)
-    program.row_upper_ = np.append(np.full(last, np.inf), float(spared))
-    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    program.a_matrix_.start_ = np.searchsorted(col[order], np.arange(len(used) + 2))
-    program.a_matrix_.index_ = row[order]
-    program.a_matrix_.value_ = value[order]
+    costs, uppers = np.append(np.zeros(len(used)), 1.0), np.append(np.ones(len(used)), np.inf)
+    lows = np.append([float(w.costs.sum()) for w in windows], -np.inf)
+    highs = np.append(np.full(last, np.inf), float(spared))
     solver = quiet_solver()
-    solver.passModel(program)
+    solver.passModel(sparse_program(costs, uppers, lows, highs, (row, col, value)))
     solver.run()
     solution = solver.getSolution()
     missed = np.zeros(requests)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from infermax_opt.core.linear import ended_by, quiet_solver
+from infermax_opt.core.linear import INTERIOR, ended_by, quiet_solver, sparse_program
 from infermax_opt.infermax.bounds._attainment_proof import (
     SHARE_BITS,
     AttainmentProof,
@@ -134,22 +134,15 @@ class _Rows:
         import highspy
         import numpy as np
 
-        rows, columns, values = (np.array(part) for part in zip(*self.entries, strict=True))
-        order = np.argsort(columns, kind="stable")
-        program = highspy.HighsLp()
-        program.num_col_, program.num_row_ = len(self.cost), len(self.upper)
-        program.col_cost_, program.col_upper_ = -np.array(self.cost), np.array(self.most)
-        program.col_lower_ = np.zeros(len(self.cost))
-        program.row_upper_ = np.array(self.upper)
-        program.row_lower_ = np.where(self.equal, program.row_upper_, -np.inf)
-        program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        program.a_matrix_.start_ = np.searchsorted(columns[order], np.arange(len(self.cost) + 1))
-        program.a_matrix_.index_ = rows[order]
-        program.a_matrix_.value_ = values[order]
-        solver = quiet_solver()
-        solver.setOptionValue("solver", "ipm")
-        solver.setOptionValue("run_crossover", "off")
-        solver.setOptionValue("time_limit", SECONDS)
+        upper = np.array(self.upper)
+        program = sparse_program(
+            -np.array(self.cost),
+            self.most,
+            np.where(self.equal, upper, -np.inf),
+            upper,
+            zip(*self.entries, strict=True),
+        )
+        solver = quiet_solver(**INTERIOR, time_limit=SECONDS)
         solver.cbIpmInterrupt += ended_by(stop or (lambda: False))
         if solver.passModel(program) == highspy.HighsStatus.kError:
             return np.zeros(len(self.upper))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from infermax_opt.core.linear import ended_by, quiet_solver
+from infermax_opt.core.linear import ended_by, quiet_solver, sparse_program
 from infermax_opt.infermax.bounds._branching_proof import (
     DECODE,
     DECODES,
@@ -175,22 +175,12 @@ class CountProgram:
 
     def _pass(self, stop: Callable[[], bool]) -> None:
         """Hand it to the solver."""
-        import highspy
         import numpy as np
 
-        rows, columns, values = (np.array(part) for part in zip(*self.entries, strict=True))
-        order = np.argsort(columns, kind="stable")
-        program = highspy.HighsLp()
-        program.num_col_, program.num_row_ = len(self.cost), len(self.low)
-        program.col_cost_, program.col_lower_ = np.array(self.cost), np.zeros(len(self.cost))
         self.kind, self.batch, self.tokens = np.array(self.columns, np.int64).T.copy()
         present = (self.kind & (PREFILLS | DECODES)) > 0
-        program.col_upper_ = np.where(present, 1.0, np.inf)
-        program.row_lower_, program.row_upper_ = np.array(self.low), np.array(self.high)
-        program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        program.a_matrix_.start_ = np.searchsorted(columns[order], np.arange(len(self.cost) + 1))
-        program.a_matrix_.index_ = rows[order]
-        program.a_matrix_.value_ = values[order]
+        uppers = np.where(present, 1.0, np.inf)
+        program = sparse_program(self.cost, uppers, self.low, self.high, zip(*self.entries, strict=True))
         self.solver = quiet_solver()
         self.solver.cbSimplexInterrupt += ended_by(stop)
         self.solver.passModel(program)

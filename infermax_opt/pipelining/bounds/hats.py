@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from infermax_opt.core.linear import quiet_solver
+from infermax_opt.core.linear import quiet_solver, sparse_program
 from infermax_opt.pipelining.data.instance import PipeliningInstance
 
 __all__ = ["Hats", "hat", "hat_limit"]
@@ -97,28 +97,16 @@ class Hats:
 
     def duals(self) -> list[Fraction]:
         """Weights of about the best bound."""
-        import highspy
         import numpy as np
 
         scale = max(value / g for g, value in self.groups)
         rows = self.rows()
         matrix = np.array([row for row, _ in rows], dtype=float)
-        program = highspy.HighsLp()
-        program.num_col_, program.num_row_ = matrix.shape[1], matrix.shape[0]
-        program.col_cost_ = -np.array([float(value / scale) for _, value in self.groups])
-        program.col_lower_, program.col_upper_ = (
-            np.zeros(matrix.shape[1]),
-            np.array([*self.groups.values()], float),
-        )
-        program.row_upper_ = np.array([float(limit) for _, limit in rows])
-        program.row_lower_ = np.full(len(rows), -np.inf)
-        filled = matrix != 0
-        program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        program.a_matrix_.start_ = np.concatenate([[0], np.cumsum(filled.sum(axis=1))]).astype(np.int32)
-        program.a_matrix_.index_ = np.nonzero(filled)[1].astype(np.int32)
-        program.a_matrix_.value_ = matrix[filled]
-        solver = quiet_solver()
-        solver.setOptionValue("time_limit", SECONDS)
+        costs = [-float(value / scale) for _, value in self.groups]
+        lows, highs = np.full(len(rows), -np.inf), [float(limit) for _, limit in rows]
+        filled = np.nonzero(matrix)
+        program = sparse_program(costs, [*self.groups.values()], lows, highs, (*filled, matrix[filled]))
+        solver = quiet_solver(time_limit=SECONDS)
         solver.passModel(program)
         solver.run()
         found: list[Any] = list(solver.getSolution().row_dual)

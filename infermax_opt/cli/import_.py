@@ -175,7 +175,9 @@ def _summary(made: Made) -> tuple[dict[str, Any], str]:
         **made.figures,
     }
     count = counted(len(instance.requests), "requests")
-    text = f"{printable(instance.name)}: {count}, {inputs} input tokens, {outputs} output tokens, {made.text}"
+    # Requests of a pipelining queue have padded lengths, and no prompts.
+    tokens = f"{inputs} input tokens, {outputs} output tokens" if inputs else f"lengths of {outputs} tokens"
+    text = f"{printable(instance.name)}: {count}, {tokens}, {made.text}"
     return summary, text
 
 

@@ -46,7 +46,11 @@ class Judgement:
             self.fault(FaultKind.INSTANCE, "instance_sha256 differs from the instance's")
         objective = instance.objective_name
         if claim.objective != objective:
-            self.fault(FaultKind.OBJECTIVE, f"is {claim.objective!r}, the instance's is '{objective}'")
+            message = f"is {claim.objective!r}, the instance's is '{objective}'"
+            if claim.instance_sha256 != instance.sha256:  # an answer to another question: its numbers are, too
+                self.fault(FaultKind.OBJECTIVE, f"{message}; `verify` takes the --objective of `solve`")
+                return Trust.UNCHECKED if claim.lower_bound is not None else None
+            self.fault(FaultKind.OBJECTIVE, message)
         self.upper(claim)
         self.metrics(claim)
         trust = self.lower(claim)

@@ -97,7 +97,8 @@ def test_what_was_found_is_verified_with_the_same_options(file: str, aim: list[s
         other = run("verify", file, output)
         assert other.exit_code == 1
         assert "instance_sha256 differs from the instance's" in other.stdout
-        assert "objective: is" in other.stdout
+        assert "wrong claims: 2" in other.stdout
+        assert "`verify` takes the --objective of `solve`" in other.stdout
 
 
 def test_certificates_are_checked_with_the_same_options(tmp_path: Path, file: str) -> None:

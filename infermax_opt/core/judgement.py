@@ -47,7 +47,8 @@ class Judgement:
         objective = instance.objective_name
         if claim.objective != objective:
             message = f"is {claim.objective!r}, the instance's is '{objective}'"
-            if claim.instance_sha256 != instance.sha256:  # an answer to another question: its numbers are, too
+            # Its numbers answer another question.
+            if claim.instance_sha256 != instance.sha256:
                 self.fault(FaultKind.OBJECTIVE, f"{message}; `verify` takes the --objective of `solve`")
                 return Trust.UNCHECKED if claim.lower_bound is not None else None
             self.fault(FaultKind.OBJECTIVE, message)

@@ -155,7 +155,7 @@ def autoscalings(
     InputError
         If there are too many windows.
     """
-    windows = _windows(question, length)
+    windows = _windows(question, length, tell)
     if any(window.lower is None for window in windows):
         yield Autoscaled(windows, None)
         return
@@ -248,7 +248,7 @@ def window_count(last: Fraction, length: Fraction) -> int:
     return count
 
 
-def _windows(question: FleetQuestion, length: Fraction) -> tuple[Window, ...]:
+def _windows(question: FleetQuestion, length: Fraction, tell: Tell) -> tuple[Window, ...]:
     """All windows up to the last arrival, with their bounds."""
     requests = question.workload.requests
     count = window_count(max(r.arrival for r in question.everyone), length)
@@ -257,6 +257,8 @@ def _windows(question: FleetQuestion, length: Fraction) -> tuple[Window, ...]:
         members[int(request.arrival / length)].append(i)
     found, before = [], 0
     for k, some in enumerate(members):
+        if tell is not None:
+            tell(f"windows: bound of {k + 1} of {count}")
         late = [one for one in question.unfit if int(one.request.arrival / length) == k]
         unfit = tuple(one._replace(place=one.place - before) for one in late)
         before += len(some) + len(unfit)

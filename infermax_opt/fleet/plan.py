@@ -14,7 +14,7 @@ from infermax_opt.files.traces import Trace
 from infermax_opt.fleet.apart import ApartQuestion, check_pools, held_apart
 from infermax_opt.fleet.autoscaling import autoscalings, window_count
 from infermax_opt.fleet.bounds.alone import reasons
-from infermax_opt.fleet.bounds.pooled import pooled_bound
+from infermax_opt.fleet.bounds.pooled import pooled_bounds
 from infermax_opt.fleet.exact import cheapest, few, found_of
 from infermax_opt.fleet.machine_types import MachineType
 from infermax_opt.fleet.plan_row import PlanOptions, PlanRow, Split
@@ -148,14 +148,16 @@ def rows_at(
     if tell is not None:
         tell(f"{machine.name} {machine.variant.words}".strip() + f" at rate {float(rate):g}")
     question, left_out = question_of(trace, machine, rate, options)
-    # It holds for schedulers that know all outputs, so for any prediction.
-    bound, known = pooled_bound(question), list[PlanRow]()
     lines = {f"r{k + 1}": request.line for k, request in enumerate(trace.requests)}
-    why = reasons(question, bound.lost, lines)
-    row = PlanRow(machine, rate, question, bound, None, None, why, left_out=left_out)
     errors: Sequence[Fraction | None] = options.errors or (None,)
-    for error in errors:
-        at = question if error is None else predicted(question, error, options.seed)
+    asked = [question if error is None else predicted(question, error, options.seed) for error in errors]
+    # Bounds hold for schedulers that know all outputs, so for any prediction.
+    for bound in pooled_bounds(question, tell):
+        why = reasons(question, bound.lost, lines)
+        row = PlanRow(machine, rate, asked[0], bound, None, None, why, left_out=left_out, error=errors[0])
+        yield [replace(row, seconds=time.monotonic() - began)]
+    known = list[PlanRow]()
+    for at, error in zip(asked, errors, strict=True):
         for more in _searched(replace(row, question=at, error=error), options, began, tell):
             yield [*known, more]
         known.append(more)

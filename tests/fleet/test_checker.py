@@ -224,7 +224,7 @@ def test_plans_leave_windows_out_for_checkers(monkeypatch: pytest.MonkeyPatch) -
     many = {**found.certificate, "windows": found.certificate["windows"] * 1024}
     assert least_machines({**many, "windows": many["windows"][:1]}) == 4
     monkeypatch.setattr(work, "MAX_STEPS", spent[-1] * 3 // 2)
-    assert pooled.settled(many, least_machines, {}) == (4, True)
+    assert list(pooled.settled(many, least_machines, {})) == [(4, True)]
     assert 0 < len(many["windows"]) < 1024
     # Later tokens as one stretch take less time.
     monkeypatch.setattr(work, "MAX_STEPS", 10**9)
@@ -232,9 +232,9 @@ def test_plans_leave_windows_out_for_checkers(monkeypatch: pytest.MonkeyPatch) -
         least_machines({**found.certificate, "groups": 64, "question": ""})
     monkeypatch.setattr(work, "MAX_STEPS", spent[-1] - 1)
     many = {**found.certificate, "groups": 64}
-    assert pooled.settled(many, least_machines, {}) == (4, True)
+    assert list(pooled.settled(many, least_machines, {})) == [(4, True)]
     assert many["groups"] == 1
     monkeypatch.setattr(work, "MAX_STEPS", 10)
     many = {**found.certificate}
-    assert pooled.settled(many, least_machines, {}) == (4, False)
+    assert list(pooled.settled(many, least_machines, {})) == [(4, False)]
     assert many == found.certificate

@@ -13,8 +13,9 @@ import pytest
 from infermax_opt.checking.errors import Rejected
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
+from infermax_opt.core.interrupts import Stopped
 from infermax_opt.fleet.bounds import priced as prices
-from infermax_opt.fleet.bounds.pooled import pooled_bound
+from infermax_opt.fleet.bounds.pooled import pooled_bound, pooled_bounds
 from infermax_opt.fleet.bounds.priced import prices_of_too_few
 from infermax_opt.fleet.checker.certificate import check, least_machines, machines_from
 from infermax_opt.fleet.checker.machine import read_machine
@@ -151,6 +152,21 @@ def test_prices_are_found() -> None:
     assert prices_of_too_few(machine, question.asked, 0, 2) is None
     assert prices_of_too_few(machine, question.asked, 0, 0) is None
     assert prices_of_too_few(machine, question.asked, 1, 1) is None
+
+
+def test_windows_stay_known_where_prices_are_stopped() -> None:
+    told: list[str] = []
+
+    def stop(text: str) -> None:
+        told.append(text)
+        raise Stopped
+
+    bounds = pooled_bounds(one_by_one(), stop)
+    known = next(bounds)
+    with pytest.raises(Stopped):
+        list(bounds)
+    assert known.machines == least_machines(known.certificate) == 1
+    assert [text.partition(",")[0] for text in told] == ["1 machine: prices of time"]
 
 
 def test_batches_of_one_leave_too_little_time_for_prompts() -> None:

@@ -92,7 +92,16 @@ from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.machine import machine_of, machine_to_json
 from infermax_opt.fleet.question import FleetQuestion
 
-__all__ = ["ANY_STEPS", "ARGUMENTS", "GROUPS", "MachineBound", "evidence", "pooled_bound", "settled"]
+__all__ = [
+    "ANY_STEPS",
+    "ARGUMENTS",
+    "GROUPS",
+    "MachineBound",
+    "evidence",
+    "pooled_bound",
+    "pooled_bounds",
+    "settled",
+]
 
 #: Stretches into which the later tokens of a request are divided.
 GROUPS = 4
@@ -137,6 +146,21 @@ class MachineBound:
 
 def pooled_bound(question: FleetQuestion) -> MachineBound:
     """The pooled bound of a question, recomputed exactly by the checker."""
+    *_, best = pooled_bounds(question)
+    return best
+
+
+def pooled_bounds(
+    question: FleetQuestion, tell: Callable[[str], None] | None = None
+) -> Iterator[MachineBound]:
+    """The pooled bound by windows, and the better ones of other arguments, which take longer.
+
+    Parameters
+    ----------
+    question : FleetQuestion
+    tell : callable, optional
+        Takes lines of progress between the programs of prices of time.
+    """
     machine, requests = machine_of(question.workload), question.workload.requests
     found = [
         needs_of(machine, r.arrival, (r.input_tokens, r.output_tokens), slo.limits, GROUPS)
@@ -157,25 +181,26 @@ def pooled_bound(question: FleetQuestion) -> MachineBound:
 
     def prices(known: int) -> dict[str, Any] | None:
         near = relaxed > NEAR * known
-        return prices_of_too_few(machine, question.asked, question.may_miss, known) if near else None
+        return prices_of_too_few(machine, question.asked, question.may_miss, known, tell) if near else None
 
     in_turn = partial(machines_too_few, certificate, machine, needs_on)
     found_by: tuple[Callable[[int], dict[str, Any] | None], ...] = in_turn, prices
     arguments = dict(zip(ARGUMENTS, found_by, strict=True))
-    proved, certified = settled(certificate, least_machines, arguments)
-    least, guesses = None if proved == NEVER else int(proved), tuple(map(tuple, missed))
-    return MachineBound(least, certificate, lost, relaxed, certified, guesses)
+    guesses = tuple(map(tuple, missed))
+    for proved, certified in settled(certificate, least_machines, arguments):
+        least = None if proved == NEVER else int(proved)
+        yield MachineBound(least, dict(certificate), lost, relaxed, certified, guesses)
 
 
 def settled(
     certificate: dict[str, Any],
     least: Callable[..., int | str],
     arguments: Mapping[str, Callable[[int], dict[str, Any] | None]],
-) -> tuple[int | str, bool]:
-    """What it proves, which becomes its claim, and whether a checker has the time for it.
+) -> Iterator[tuple[int | str, bool]]:
+    """What it proves, which becomes its claim, and whether a checker has the time for it; ever more.
 
-    Other arguments are kept where they prove more than all before; then windows are left out if both take
-    a checker too long.
+    Windows come first. Other arguments are kept where they prove more than all before; then windows are left
+    out if both take a checker too long.
 
     Parameters
     ----------
@@ -188,6 +213,7 @@ def settled(
         none.
     """
     proved, certified = _by_windows(certificate, least)
+    yield proved, certified
     for key, too_few in arguments.items():
         found = None if proved == NEVER else too_few(int(proved))
         for windows in (certificate["windows"], list[Any]()) if found is not None else ():
@@ -198,9 +224,9 @@ def settled(
                 continue
             if int(known) > int(proved):
                 certificate.update(more, machines=known)
-                proved, certified = known, True
+                proved = known
+                yield proved, True
             break
-    return proved, certified
 
 
 def _by_windows(certificate: dict[str, Any], least: Callable[..., int | str]) -> tuple[int | str, bool]:

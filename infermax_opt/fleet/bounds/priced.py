@@ -41,12 +41,13 @@ Floats suffice: the checker takes any whole numbers.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.checking.work import Work
 from infermax_opt.core.linear import INTERIOR, ended_by, quiet_solver, sparse_program
+from infermax_opt.files.report import counted
 from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.fleet.checker.needs import Need, unit_of
 from infermax_opt.fleet.checker.pooled import prompt_needs
@@ -96,7 +97,11 @@ class _Priced(NamedTuple):
 
 
 def prices_of_too_few(
-    machine: Machine, requests: Sequence[Asked], spare: int, known: int
+    machine: Machine,
+    requests: Sequence[Asked],
+    spare: int,
+    known: int,
+    tell: Callable[[str], None] | None = None,
 ) -> dict[str, Any] | None:
     """Evidence that most machines are too few; None if no more than are known.
 
@@ -109,6 +114,8 @@ def prices_of_too_few(
         Of these, how many may miss their limits.
     known : int
         Machines that are needed.
+    tell : callable, optional
+        Takes lines of progress.
     """
     if not known or len(requests) > MOST_REQUESTS:
         return None
@@ -116,7 +123,7 @@ def prices_of_too_few(
     for piece, parts in product(range(len(machine.alpha)), SHARED):
         payers = _payers(machine, requests, needs, piece, parts)
         spared = spare - (len(requests) - len(payers))
-        while spared >= 0 and (found := _too_few(machine, payers, spared, known)) is not None:
+        while spared >= 0 and (found := _too_few(machine, payers, spared, known, tell)) is not None:
             told = _evidence(len(requests), payers, *found)
             best, known = {"piece": piece, "parts": parts, **told}, known + 1
     return best
@@ -134,13 +141,19 @@ def _payers(
 
 
 def _too_few(
-    machine: Machine, payers: Sequence[_Payer], spared: int, machines: int
+    machine: Machine,
+    payers: Sequence[_Payer],
+    spared: int,
+    machines: int,
+    tell: Callable[[str], None] | None,
 ) -> tuple[list[int], _Priced] | None:
     """Bounds of cells in ticks and what they proved; None if so many machines may be enough."""
     cuts, before = _first_cuts(payers), 0.0
     for _ in range(ROUNDS):
         if not 1 < len(cuts) <= MOST_CELLS:
             return None
+        if tell is not None:
+            tell(f"{counted(machines, 'machines')}: prices of time, {len(cuts) - 1} cells")
         found = _Program(cuts, machine.ticks_per_second, payers).solved(machines)
         if found is None or found.value < HOPE * spared:
             return None

@@ -94,5 +94,5 @@ def pool_bound(question: ApartQuestion, side: str) -> PoolBound:
     }
     needs_of = partial(split_needs, apart, side, groups=1)
     in_turn = {"in_turn": partial(machines_too_few, certificate, machine, needs_of)}
-    proved, certified = settled(certificate, least_apart, in_turn if side == "prefill" else {})
+    *_, (proved, certified) = settled(certificate, least_apart, in_turn if side == "prefill" else {})
     return PoolBound(None if proved == NEVER else int(proved), certificate, relaxed, certified)

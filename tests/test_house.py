@@ -272,6 +272,7 @@ OF_ONE_WING = (
     "latency",
     "listings",
     "plan",
+    "plan_files",
     "simulate",
     "stream_options",
     "workers",

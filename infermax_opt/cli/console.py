@@ -199,7 +199,7 @@ def not_done(path: str, wrong: Sequence[object], done: str) -> int:
 
 
 def check_inputs(*inputs: str) -> None:
-    """Check that at most one of the files to read, that of ``--cost`` among them, is standard input.
+    """Check that at most one of the files to read, those of options among them, is standard input.
 
     Raises
     ------
@@ -210,10 +210,10 @@ def check_inputs(*inputs: str) -> None:
 
 
 def _also_read() -> tuple[str, ...]:
-    """The file that an option names, if one does."""
+    """The files that options name."""
     context = click.get_current_context(silent=True)
-    found: str | None = context.meta.get(ALSO_READ) if context else None
-    return () if found is None else (found,)
+    found: tuple[str, ...] = context.meta.get(ALSO_READ, ()) if context else ()
+    return found
 
 
 def check_output(output: str | None, *inputs: str) -> None:
@@ -226,18 +226,16 @@ def check_output(output: str | None, *inputs: str) -> None:
     InputError
     """
     check_inputs(*inputs)
-    inputs = (*inputs, *_also_read())
     if output is None:
         return
     if output == STANDARD:
         click.get_current_context().meta[TAKEN] = True
         return
     target = os.path.realpath(output)
-    if os.path.isdir(target):
+    if os.path.isdir(target) or output.endswith(os.sep):
         raise InputError("cannot be written: is a directory", source=output)
-    for path in inputs:
-        if os.path.exists(target) and os.path.exists(path) and os.path.samefile(path, target):
-            raise InputError("is an input of this command; it is not overwritten", source=output)
+    if is_input(target, *inputs):
+        raise InputError("is an input of this command; it is not overwritten", source=output)
     if os.path.exists(target) and not os.path.isfile(target):
         return  # a device or a pipe
     try:
@@ -245,6 +243,18 @@ def check_output(output: str | None, *inputs: str) -> None:
             pass
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror or error}", source=output) from None
+
+
+def is_input(path: str, *inputs: str) -> bool:
+    """Whether a path is one of the inputs, or a file that an option names.
+
+    Parameters
+    ----------
+    path : str
+    *inputs : str
+    """
+    given = [name for name in (*inputs, *_also_read()) if os.path.exists(name)]
+    return os.path.exists(path) and any(os.path.samefile(name, path) for name in given)
 
 
 def check_outputs_differ(*outputs: str | None) -> None:

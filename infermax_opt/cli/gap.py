@@ -23,11 +23,10 @@ from infermax_opt.cli.console import (
     telling_untried,
     wrote,
 )
-from infermax_opt.cli.options import band_option, read_aimed, slos_option
+from infermax_opt.cli.options import COST, band_option, read_aimed, slos_option
 from infermax_opt.cli.solve import naming_each
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.garbage import uncollected
-from infermax_opt.core.options import ALSO_READ
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,7 +212,7 @@ def _subjects(
     from infermax_opt.gaps.collect import subjects_of_instance, subjects_on_machine
 
     if machine is not None:
-        if ALSO_READ in click.get_current_context().meta:
+        if COST in click.get_current_context().meta:
             raise click.UsageError("--cost goes with INSTANCE; --machine says the cost.")
         scoring = first_problem().scoring
         allowed = None if band is None else scoring.band(band)

@@ -133,6 +133,7 @@ def import_(
     """  # noqa: D301
     from infermax_opt.api.imports import made_of
     from infermax_opt.files.instances import write_instance
+    from infermax_opt.files.report import counted
     from infermax_opt.foreign.traces import read_trace
 
     check_output(output, trace_file)
@@ -149,7 +150,7 @@ def import_(
     for remark in remarks:
         click.echo(f"infermax-opt: {trace_file}: {remark}", err=True)
     for reason, count in made.left_out.items():
-        click.echo(f"infermax-opt: {trace_file}: left out {count} requests: {reason}", err=True)
+        click.echo(f"infermax-opt: {trace_file}: left out {counted(count, 'requests')}: {reason}", err=True)
     summary, text = _summary(made)
     save(summary, None, None if as_json else text)
     if not as_json:

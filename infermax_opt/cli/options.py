@@ -12,10 +12,11 @@ from infermax_opt.cli import completion
 from infermax_opt.cli.console import TAKEN, check_inputs
 from infermax_opt.core.band import Band
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.options import ALSO_READ, LARGEST_SEED, also_read
+from infermax_opt.core.options import LARGEST_SEED, also_read
 from infermax_opt.files.text import printable
 
 __all__ = [
+    "COST",
     "TRACE_FORMATS",
     "aimed",
     "asked",
@@ -30,6 +31,9 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: Key of a command's context: what ``--cost`` names.
+COST = "infermax_opt.cost"
 
 #: Layouts of traces and of runs, by name, as `infermax_opt.foreign.traces` reads them; "infermax" is the
 #: layout of the InferMax fork's request_metrics.csv.
@@ -91,12 +95,17 @@ def seed_option(text: str) -> Callable[[F], F]:
     )
 
 
+def _cost(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if also_read(context, parameter, value) is not None:
+        context.meta[COST] = value
+
+
 def cost_option(command: F) -> F:
     """Give a command the option ``--cost``, which `read_aimed` heeds."""
     return click.option(
         "--cost",
         metavar="PROFILE",
-        callback=also_read,
+        callback=_cost,
         expose_value=False,
         shell_complete=completion.files,
         help="Take the cost of this profile file (see `calibrate --for batches`), not the instance's.",
@@ -107,6 +116,7 @@ def band_option(command: F) -> F:
     """Give a command the option ``--band``, which `read_band` takes."""
     return click.option(
         "--band",
+        callback=also_read,
         metavar="LO:HI|PROFILE",
         help="For all machines whose batches take LO to HI times as long, or the band of a cost profile.",
     )(command)
@@ -208,7 +218,7 @@ def read_aimed(path: str, objective: str | None, slos: Sequence[str]) -> Any:
 
     instance = read_instance(path)
     context = click.get_current_context(silent=True)
-    cost = context.meta.get(ALSO_READ) if context else None
+    cost = context.meta.get(COST) if context else None
     if context is not None and cost is not None:
         check_inputs(path)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +18,19 @@ from infermax_opt.cli.console import (
     check_output,
     output_option,
     progress_printer,
-    save,
-    wrote,
 )
 from infermax_opt.cli.options import TRACE_FORMATS, seed_option
+from infermax_opt.cli.plan_files import outputs_of, write_certificates, write_plan
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.exact import decimal_text, to_fraction
+from infermax_opt.core.exact import to_fraction
 from infermax_opt.core.options import also_read, decimal, window
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from infermax_opt.core.band import Band
     from infermax_opt.fleet.machine_types import MachineType, Variant
-    from infermax_opt.fleet.plan_row import PlanOptions, PlanRow, Split
-    from infermax_opt.fleet.report import Proofs
-    from infermax_opt.fleet.sweep import Plan
+    from infermax_opt.fleet.plan_row import PlanOptions, Split
 
 __all__ = ["plan"]
 
@@ -47,6 +45,8 @@ def _rates(context: click.Context, parameter: click.Parameter, value: str) -> tu
         raise click.BadParameter(f"{error}.") from None
     if not all(rate > 0 for rate in found):
         raise click.BadParameter(f"{value!r} is not a list of numbers above 0.")
+    if len({f"{float(rate):g}" for rate in found}) < len(found):
+        raise click.BadParameter(f"{value!r} has rates that are alike in six digits.")
     return found
 
 
@@ -84,6 +84,13 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     return tuple(dict.fromkeys(part.strip() for part in value.split(",")))
 
 
+def _machines(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    found = _names(context, parameter, value)
+    for name in found:
+        also_read(context, parameter, name)
+    return found
+
+
 @click.command()
 @click.argument("trace_file", metavar="TRACE", shell_complete=files)
 @click.option(
@@ -103,7 +110,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     "--machines",
     metavar="A,B",
     required=True,
-    callback=_names,
+    callback=_machines,
     help="Cost profiles, by name or as .json files.",
 )
 @click.option(
@@ -192,7 +199,10 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> tu
     "so many s, or so many bytes at so many bytes per s.",
 )
 @click.option(
-    "--decode-machine", metavar="NAME", help="Type of the machines that decode. Default: that of the row."
+    "--decode-machine",
+    metavar="NAME",
+    callback=also_read,
+    help="Type of the machines that decode. Default: that of the row.",
 )
 @click.option(
     "--time-limit",
@@ -253,7 +263,9 @@ def plan(
 
     if options["mix"] and options["prices"] is None:
         raise InputError("needs the prices of the types: --prices", field="mix")
-    for name in (output, *_outputs(output)):
+    if output is not None and output.lower().endswith((".html.gz", ".csv.gz")):
+        raise InputError("a page or a table is not compressed; name it .html or .csv", source=output)
+    for name in (output, *outputs_of(output)):
         check_output(name, trace_file)
     if certificates is not None:
         check_folder(certificates)
@@ -264,38 +276,14 @@ def plan(
         trace_file, form, time_unit=options["time_unit"], first=options["first"], window=options["window"]
     )
     kinds = _machine_types(machines, options)
+    _check_names(machines, kinds, asked.split)
     everything = Sweep(kinds, rates, asked, fleets, options["mix"], options["time_limit"])
     found = sweep(trace, everything, progress_printer(progress))
     with all_written():
-        proofs = {} if certificates is None else _write_certificates(found, certificates)
+        proofs = {} if certificates is None else write_certificates(found, certificates, trace_file)
         value = plan_to_json(found, asked, os.path.basename(trace_file), proofs)
-        _write(value, found.rows, output, None if as_json else plan_text(found, asked))
+        write_plan(value, found.rows, output, None if as_json else plan_text(found, asked))
     return FAILED if any(row.never for row in found.rows) else DONE
-
-
-def _outputs(output: str | None) -> list[str]:
-    """The files of a page: itself, and the same numbers as JSON and CSV; of other outputs none."""
-    if output is None or not output.lower().endswith(".html"):
-        return []
-    stem = output[: -len(".html")]
-    return [output, f"{stem}.json", f"{stem}.csv"]
-
-
-def _write(value: dict[str, Any], rows: list[PlanRow], output: str | None, text: str | None) -> None:
-    """Write the files that are asked for, and print the text, or else the value."""
-    from infermax_opt.files.writing import dump_json, write_text
-    from infermax_opt.fleet.page import plan_page
-    from infermax_opt.fleet.report import plan_csv
-
-    made = _outputs(output)
-    if made:
-        page, as_json, as_csv = made
-        dump_json(value, as_json)
-        write_text(plan_csv(rows), as_csv)
-        write_text(plan_page(value, made[1:], os.path.dirname(page) or "."), page)
-    save(value, None if made else output, text, lambda: plan_csv(rows))
-    if text is not None:
-        wrote(*made)
 
 
 def _asked(
@@ -349,7 +337,7 @@ def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[M
     from infermax_opt.infermax.data.profiles import load_profile, read_profile
 
     prices = None if options["prices"] is None else read_prices(options["prices"])
-    found = []
+    found = list[MachineType]()
     for name in machines:
         profile = read_profile(name) if name.lower().endswith((".json", ".json.gz")) else load_profile(name)
         if prices is not None and profile.name not in prices:
@@ -360,41 +348,14 @@ def _machine_types(machines: tuple[str, ...], options: dict[str, Any]) -> list[M
     return found
 
 
-def _write_certificates(plan: Plan, folder: str) -> dict[int, Proofs]:
-    """Write all proofs of a plan into a folder, each to a file of its own; those of rows by their places."""
-    from infermax_opt.files.proofs import made_folder
-    from infermax_opt.files.writing import dump_json
-    from infermax_opt.fleet.report import Proofs
-
-    made_folder(folder)
-    taken: dict[str, int] = {}
-
-    def written(certificate: dict[str, Any], wanted: str) -> str:
-        # A profile may have any name, and several rows may have one: a path is made of neither.
-        name = re.sub(r"[^\w.-]", "_", wanted).lstrip(".")
-        taken[name] = taken.get(name, 0) + 1
-        again = f"-{taken[name]}" if taken[name] > 1 else ""
-        path = os.path.join(folder, f"{name}{again}.json")
-        dump_json(certificate, path)
-        return path
-
-    found, known, apart, pools = {}, dict[str, str](), None, tuple[str, ...]()
-    for k, row in enumerate(plan.rows):
-        kind = f"{row.machine.name} {row.machine.variant.words.replace(' ', '')}".strip()
-        stem, question = f"{kind}-rate{decimal_text(row.rate)}", row.question.sha256
-        # Rows that differ in their predictions have the same proof.
-        if question not in known:
-            known[question] = written(row.bound.certificate, stem)
-        if row.windows is not None and row.windows.certificate is not None:
-            written(row.windows.certificate, f"{stem}-hours")
-        if row.split is not None and row.split is not apart:
-            apart = row.split
-            sides = {"prefill": apart.prefill, "decode": apart.decode}
-            pools = tuple(written(bound.certificate, f"{stem}-{side}") for side, bound in sides.items())
-        found[k] = Proofs(known[question], *(pools if row.split is not None else ()))
-    for rate, mix in plan.mixes:
-        written(mix.bound.certificate, f"mix-rate{decimal_text(rate)}")
-    for name, one in plan.sustained:
-        if one.certificate is not None:
-            written(one.certificate, f"{name}-fleet{one.machines}")
-    return found
+def _check_names(machines: Sequence[str], kinds: Sequence[MachineType], split: Split | None) -> None:
+    """Refuse two types of one name: reports could not tell them apart."""
+    known = dict[str, str]()
+    for name, kind in zip(machines, kinds, strict=True):
+        if kind.name in known:
+            raise InputError(f"is {kind.name!r}, as that of {known[kind.name]}", field="name", source=name)
+        known[kind.name] = name
+    decode = None if split is None else split.decode
+    if decode is not None and decode not in kinds and decode.name in known:
+        problem = f"has the name of another machine, {known[decode.name]}"
+        raise InputError(problem, field="decode-machine")

@@ -141,6 +141,7 @@ def _of_trace(
 ) -> Stream:
     from infermax_opt.cluster.data.formats import stream_of_trace
     from infermax_opt.files.json import STANDARD
+    from infermax_opt.files.report import counted
     from infermax_opt.foreign.traces import read_trace
 
     machine, slo = chosen_worker(worker, ttft, atgt)
@@ -152,5 +153,5 @@ def _of_trace(
         **{key: value for key, value in options.items() if value is not None},
     )  # fmt: skip
     for reason, count in left.dropped.items():
-        click.echo(f"infermax-opt: {path}: left out {count} requests: {reason}", err=True)
+        click.echo(f"infermax-opt: {path}: left out {counted(count, 'requests')}: {reason}", err=True)
     return stream

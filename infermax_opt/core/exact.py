@@ -133,8 +133,8 @@ def decimal_text(value: Fraction, *, digits: int = 30, rounding: Rounding = "nea
     ----------
     value : Fraction
     digits : int
-        Significant digits kept where the expansion does not end, or is longer than 60 digits and longer
-        than an input can be.
+        Significant digits kept where the expansion does not end, or has more than `MAX_DIGITS` on either
+        side of the point; none are beyond these behind it.
     rounding : {"floor", "ceiling", "nearest"}
         Direction of the rounding; a lower bound is rounded down so that it stays one.
     """
@@ -143,11 +143,15 @@ def decimal_text(value: Fraction, *, digits: int = 30, rounding: Rounding = "nea
     shift = decimal_places(value.denominator)
     if shift is not None:
         figures = str(abs(value.numerator) * (10**shift // value.denominator))
-        if len(figures) <= 60 or max(shift, len(figures) - shift) <= MAX_DIGITS:
+        if max(shift, len(figures) - shift) <= MAX_DIGITS:
             text = figures.rjust(shift + 1, "0")
             sign = "-" if value.numerator < 0 else ""
             return f"{sign}{text[:-shift]}.{text[-shift:]}"
-    return format(_rounded(value, digits, rounding), "f")
+    number = _rounded(value, digits, rounding)
+    exponent = number.as_tuple().exponent
+    if isinstance(exponent, int) and exponent < -MAX_DIGITS:
+        number = number.quantize(Decimal(1).scaleb(-MAX_DIGITS), _MODES[rounding], Context(prec=MAX_DIGITS))
+    return format(number, "f")
 
 
 def percent_text(value: Fraction, *, digits: int = 3, rounding: Rounding = "nearest") -> str:

@@ -16,12 +16,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: Largest seed of a random draw.
 LARGEST_SEED = 2**31 - 1
-#: Key of a command's context: the file that an option names, which the command itself may not know of.
+#: Key of a command's context: files that options name, which the command itself may not know of.
 ALSO_READ = "infermax_opt.also_read"
 
 
 def also_read(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A file to read, which no output may replace.
+    """A file to read, or a name where there is no such file: no output may replace it.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def also_read(context: click.Context, parameter: click.Parameter, value: str | N
         What was typed.
     """
     if value is not None:
-        context.meta[ALSO_READ] = value
+        context.meta[ALSO_READ] = (*context.meta.get(ALSO_READ, ()), value)
     return value
 
 

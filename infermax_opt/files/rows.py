@@ -201,7 +201,8 @@ def _csv_cells(
             if not row:
                 continue
             if len(row) != len(header):
-                fault(path, reader.line_num, None, f"has {len(row)} columns; the header has {len(header)}")
+                many = f"{len(row)} column{'s' * (len(row) != 1)}"
+                fault(path, reader.line_num, None, f"has {many}; the header has {len(header)}")
             yield reader.line_num, row
     except csv.Error as error:
         fault(path, reader.line_num, None, f"is not CSV: {error}")

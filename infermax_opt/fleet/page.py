@@ -260,7 +260,7 @@ def _over_time(row: Row) -> str:
         [(one["begin"], one[key]) for one in row["windows"] if one[key] is not None]
         for key in ("lower", "upper")
     )
-    head = ("begin", "end", "requests", "lower", "upper")
+    head = ("begin", "end", "requests", "unfit", "lower", "upper")
     behind = table(title, head, [[one[key] for key in head] for one in row["windows"]])
     picture = band_chart(title, low, high, "begin of the window, s", "machines", whole=True)
     return figure(title, picture, behind)
@@ -349,7 +349,8 @@ def _proof(name: str | None, folder: str) -> Any:
 def _assumptions(plan: Mapping[str, Any]) -> str:
     """What the numbers hold for."""
     row = plan["rows"][0]
-    span = f"{row['requests']:,} requests of {plan['trace']}, {row['output_tokens']:,} output tokens"
+    tokens = f"{row['output_tokens']:,} output token{'s' * (row['output_tokens'] != 1)}"
+    span = f"{row['requests']:,} request{'s' * (row['requests'] != 1)} of {plan['trace']}, {tokens}"
     said = [
         ("trace", f"{span}; at rate r arrivals are r times as fast"),
         ("TTFT", "from the arrival of a request to its first token, whatever it waits for"),

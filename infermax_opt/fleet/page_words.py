@@ -61,10 +61,14 @@ def at_reference(rows: Sequence[Row]) -> list[Row]:
         for row in rows
         if (row["rate"], row["predict_error"] or 0, *(row[name] for name in VARIED)) == wanted
     ]
-    unknown = float("inf")
     by_cost = all(row["price_per_hour"] is not None for row in some)
-    key = "cost_per_million_upper" if by_cost else "upper"
-    return sorted(some, key=lambda row: unknown if row[key] is None else row[key])
+
+    def order(row: Row) -> tuple[bool, float]:
+        if row["upper"] is None:
+            return row["lower"] is None, float("inf")
+        return False, row["upper"] * (row["price_per_hour"] if by_cost else 1)
+
+    return sorted(some, key=order)
 
 
 def answer(plan: Mapping[str, Any]) -> str:
@@ -72,12 +76,11 @@ def answer(plan: Mapping[str, Any]) -> str:
     rows = at_reference(plan["rows"])
     best = rows[0]
     limits = " and ".join(f"{LIMITS[name]} {limit:g} s" for name, limit in plan["slo"].items())
-    who = f"{share(plan['share'])} of the {best['requests']:,} requests at rate {best['rate']:g}"
+    many = "request" if best["requests"] == 1 else f"{best['requests']:,} requests"
+    who = f"{share(plan['share'])} of the {many} at rate {best['rate']:g}"
     if best["lower"] is None:
         if any(row["split_lower"] is not None for row in rows):
             return f"No number of machines that prefill and decode keeps {limits} for {who}; pools apart may."
-        if any(row["lower"] is not None for row in rows):
-            return f"To keep {limits} for {who}, no number of {best['machine']} is enough."
         return f"No number of machines keeps {limits} for {who}, of whatever type asked for."
     if best["upper"] is None:
         return f"To keep {limits} for {who} takes at least {best['lower']} x {best['machine']}."
@@ -122,10 +125,11 @@ def enough_apart(row: Row) -> str:
 def rates(one: Row) -> str:
     """Rates that a number of machines sustains, in words."""
     if one["upper"] == 0:
-        return "they reach the share at no rate, as more requests than may miss never keep their limits"
-    reached = "no rate was found at which they reach the share"
+        return "the share is reached at no rate, as more requests than may miss never keep their limits"
+    they = "it is" if one["machines"] == 1 else "they are"
+    reached = "no rate was found at which the share is reached"
     if one["lower"] is not None:
-        reached = f"they are seen to reach the share at rate {one['lower']:g}"
+        reached = f"{they} seen to reach the share at rate {one['lower']:g}"
     if one["upper"] is None:
         return f"{reached}; no rate is refuted"
     return f"{reached}, and proved never to from rate {one['upper']:g} on"

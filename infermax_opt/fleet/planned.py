@@ -123,10 +123,11 @@ def check_schedulers(schedulers: Sequence[str], compare: str | None, errors: Seq
     ------
     InputError
     """
-    for name in online_of(schedulers):
-        preset(name, [PLANNED], "schedulers")
-    if compare is not None:
-        preset(compare, field="compare")
+    named = [(name, "schedulers") for name in online_of(schedulers)]
+    for name, field in [*named, *([] if compare is None else [(compare, "compare")])]:
+        known = preset(name, [PLANNED] if field == "schedulers" else [], field)
+        if known.needs_predictions and not errors:
+            raise InputError(f"{name!r} goes by predicted outputs: give --predict-error", field=field)
     if errors and not online_of(schedulers):
         raise InputError(
             f"{PLANNED!r} knows all outputs, so it plans nothing where they are predicted; name others, too",

@@ -155,7 +155,8 @@ def _windows(found: Autoscaled | None) -> list[dict[str, Any]]:
         {
             "begin": number(window.begin),
             "end": number(window.end),
-            "requests": len(window.members),
+            "requests": len(window.members) + window.unfit,
+            "unfit": window.unfit,
             "lower": window.lower,
             "upper": window.upper,
         }
@@ -199,6 +200,9 @@ def plan_to_json(
                 "policies": dict(row.policies),
                 "attained": _attained(row),
                 "windows": _windows(row.windows),
+                "windows_question_sha256": _question(
+                    None if row.windows is None else row.windows.certificate
+                ),
                 "split_tried": _tried_apart(row.split),
                 "impossible": row.impossible,
             }
@@ -235,7 +239,13 @@ def _sustained(name: str, one: Sustained) -> dict[str, Any]:
         "upper": number(one.upper),
         "policy": one.found and one.found.policy,
         "scheduler": one.found and one.found.scheduler,
+        "question_sha256": _question(one.certificate),
     }
+
+
+def _question(certificate: Mapping[str, Any] | None) -> str | None:
+    """The hash of what a certificate is about, if there is one."""
+    return None if certificate is None else certificate["question"]
 
 
 def mix_to_json(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, Any]:
@@ -254,6 +264,7 @@ def mix_to_json(rate: Fraction, mix: Mix, rows: Sequence[PlanRow]) -> dict[str, 
         "rate": number(rate),
         "price_per_hour_lower": least(lower, upper),
         "certified": mix.certified,
+        "question_sha256": _question(mix.bound.certificate),
         "price_per_hour_upper": number(upper),
         "gap": None if lower is None or not upper else number((upper - lower) / upper, "ceiling"),
         "machines": {name: n for name, n in zip(names, mix.machines or (0,) * len(names), strict=True) if n},

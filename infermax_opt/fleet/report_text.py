@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from infermax_opt.core.exact import decimal_text
 from infermax_opt.files.text import UNKNOWN, aligned
 from infermax_opt.fleet.autoscaling import Autoscaled
 from infermax_opt.fleet.figures import bounds, cell, share, short
@@ -25,7 +26,7 @@ BY_SEARCH = "lower by a search of all routings and schedules"
 
 def plan_text(plan: Plan, options: PlanOptions) -> str:
     """A plan in words."""
-    limits = ", ".join(f"{name} {float(limit):g} s" for name, limit in options.slo.given().items())
+    limits = ", ".join(f"{name} {decimal_text(limit)} s" for name, limit in options.slo.given().items())
     lines = [
         f"fewest machines so that {share(options.share)} of the requests keep {limits}; TTFT from arrival"
     ]
@@ -43,7 +44,9 @@ def plan_text(plan: Plan, options: PlanOptions) -> str:
 
 def _meanings(plan: Plan) -> list[str]:
     """What the numbers mean."""
-    none = f" ({UNKNOWN}: no number is enough)" if any(row.lower is None for row in plan.rows) else ""
+    windows = [window for row in plan.rows if row.windows is not None for window in row.windows.windows]
+    never = None in [*(row.lower for row in plan.rows), *(window.lower for window in windows)]
+    none = f" ({UNKNOWN}: no number is enough)" if never else ""
     certified = all(row.certified or not row.bound.certified for row in plan.rows)
     proved = "proved by a certificate" if certified else "proved by a certificate or, as said, by search"
     return [
@@ -120,9 +123,11 @@ def _by_window(name: str, found: Autoscaled) -> list[str]:
     counts = " ".join(f"{cell(w.lower)}/{cell(w.upper)}" for w in found.windows)
     length = float(found.windows[0].end)
     by = "" if found.policy is None else f", found by {found.policy} with {found.scheduler}"
-    hours = bounds(found.lower, found.upper, HOUR)
+    hours = f"{bounds(found.lower, found.upper, HOUR)} machine-hours{by}"
+    if found.lower is None:
+        hours = "in some no number of machines does"
     return [
-        f"{name}, windows of {length:g} s, each keeps the share: {hours} machine-hours{by}",
+        f"{name}, windows of {length:g} s, each keeps the share: {hours}",
         f"  machines by window, lower/upper: {counts}",
     ]
 

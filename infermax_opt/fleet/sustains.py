@@ -102,8 +102,9 @@ def sustained(
 
     def reaches(rate: Fraction) -> Found | None:
         question = told(rate, "trying")
-        found = enough(question, machines, schedulers=online_of(schedulers))
-        return planned_with(question, machines) if found is None and may_plan(question, schedulers) else found
+        some = min(machines, question.size)  # more than one for each request are no better
+        found = enough(question, some, schedulers=online_of(schedulers))
+        return planned_with(question, some) if found is None and may_plan(question, schedulers) else found
 
     @cache
     def refuted(rate: Fraction) -> dict[str, Any] | None:

@@ -183,9 +183,11 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         """
         from infermax_opt.core.questions import parsed_limits
         from infermax_opt.infermax.data.aims import keeping
-        from infermax_opt.infermax.data.readings import READINGS
+        from infermax_opt.infermax.data.readings import READINGS, check_asked
 
         limits = parsed_limits(self, instance, at_most, names=[metric.value for metric in Metric])
+        for name in limits:
+            check_asked(instance, name)
         least = parsed_limits(self, instance, at_least, "at_least", names=READINGS)
         objective, target = keeping(instance, limits, least)
         return replace(instance, objective=objective), target

@@ -46,6 +46,8 @@ def solve_band(
         If the instance has a closed loop, or an option is unusable.
     """
     refuse_release(instance, "a band")
+    if isinstance(options.warm_start, Schedule):
+        options = replace(options, warm_start=after_arrivals(instance, options.warm_start))
     whole: SolveRun[Instance, Schedule, Metrics] = SolveRun(problem, instance, options)
     limit = options.time_limit and options.time_limit / 2
     fast = InferMaxRun(problem, fastest(instance), replace(options, time_limit=limit))

@@ -31,6 +31,7 @@ from infermax_opt.infermax.replay.metrics import (
     objective_value,
 )
 from infermax_opt.infermax.replay.plain import Violation
+from infermax_opt.infermax.replay.waits import after_arrivals
 
 __all__ = ["Verification", "longest_each", "one_after_another", "verify_schedule"]
 
@@ -66,13 +67,14 @@ def verify_schedule(instance: Instance, schedule: Schedule | None, subject: Sche
     objective = None
     if schedule is not None:
         # On the fastest machine; what is valid there is so on all, as no batch starts earlier.
-        replayed = replay(instance, schedule)
+        given = schedule if instance.slowest is None else after_arrivals(instance, schedule)
+        replayed = replay(instance, given)
         violations = replayed.violations
         if replayed.valid and instance.slowest is not None:
             from infermax_opt.infermax.band import worst_objective
 
-            metrics = measure(slowest(instance), replay(slowest(instance), schedule))
-            objective = worst_objective(instance, schedule)
+            metrics = measure(slowest(instance), replay(slowest(instance), given))
+            objective = worst_objective(instance, given)
         elif replayed.valid:
             metrics = measure(instance, replayed)
             objective = objective_value(instance.objective, metrics)

@@ -13,7 +13,7 @@ import click
 
 from infermax_opt.core.completing import names
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.options import decimal_option
+from infermax_opt.core.options import also_read, decimal_option
 
 if TYPE_CHECKING:
     from infermax_opt.placement.data.instance import Slo, Worker
@@ -36,6 +36,7 @@ def worker_options(prefix: str = "") -> list[click.Option]:
             metavar="13b|70b|PROFILE|FILE",
             default="13b",
             show_default=True,
+            callback=also_read,
             shell_complete=names(_names, or_files=True),
             help=f"{prefix}Type of worker: the paper's 13b on an A100 or 70b on two, a cost profile, or a "
             "file that `calibrate` wrote.",

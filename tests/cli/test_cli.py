@@ -200,8 +200,8 @@ def test_import(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "my.trace: 2 requests, 17 input tokens, 3 output tokens, last arrival at 2 s" in done.stdout
     assert done.stderr.splitlines() == [
-        f"infermax-opt: {trace}: left out 1 requests: no input tokens",
-        f"infermax-opt: {trace}: left out 1 requests: can never fit",
+        f"infermax-opt: {trace}: left out 1 request: no input tokens",
+        f"infermax-opt: {trace}: left out 1 request: can never fit",
     ]
     instance = read_instance(path)
     assert instance.name == "my.trace"

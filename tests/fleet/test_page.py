@@ -146,7 +146,7 @@ def test_page_of_a_plan(plan: dict[str, Any]) -> None:
     assert "Machine-hours, by type and rate" in found.tables
     for row in plan["rows"]:
         lines = found.tables[f"{row['machine']} at rate {row['rate']:g}: machines by window"][1:]
-        assert [line[3:] for line in lines] == [[cell(w["lower"]), cell(w["upper"])] for w in row["windows"]]
+        assert [line[4:] for line in lines] == [[cell(w["lower"]), cell(w["upper"])] for w in row["windows"]]
         assert 0 < row["windows_hours_lower"] <= row["windows_hours_upper"]
         proof = json.loads(Path("proofs", f"{row['machine']}-rate{row['rate']:g}-hours.json").read_text())
         assert float(machine_seconds(proof)) / 3600 == pytest.approx(row["windows_hours_lower"], rel=1e-5)
@@ -224,7 +224,7 @@ def test_answers_where_one_pool_is_not_enough() -> None:
     assert answer(plan).endswith("pools apart may.")
     other = {**row, "machine": "fast", "lower": 1, "split_lower": None}
     plan["rows"] = [{**row, "split_lower": None}, other]
-    assert answer(plan).endswith("no number of slow is enough.")
+    assert answer(plan).endswith("takes at least 1 x fast.")
 
 
 def test_bounds_that_meet_are_one_number_and_others_are_rounded_down() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
+from infermax_opt.core.exact import decimal_text, figures_text
 from infermax_opt.fleet.checker.machine import later_ticks, prompt_ticks
 from infermax_opt.fleet.machine import machine_of
 from infermax_opt.fleet.question import FleetQuestion
@@ -12,6 +14,8 @@ __all__ = ["NAMED", "reasons"]
 
 #: Requests that are named, at most.
 NAMED = 3
+#: Significant digits of what they take, as few as tell it from the limit.
+FIGURES = range(4, 16)
 
 
 def reasons(question: FleetQuestion, lost: Sequence[int], lines: Mapping[str, int]) -> list[str]:
@@ -29,18 +33,23 @@ def reasons(question: FleetQuestion, lost: Sequence[int], lines: Mapping[str, in
     found = [f"request {one.request.id!r} ({one.line}): {one.reason}" for one in question.unfit[:NAMED]]
     for i in lost[: NAMED - len(found)]:
         request, slo = question.workload.requests[i], question.levels[i]
-        first = prompt_ticks(machine, request.input_tokens) / unit
+        first = Fraction(prompt_ticks(machine, request.input_tokens), unit)
         steps = request.output_tokens - 1
-        later = later_ticks(machine, request.input_tokens, 2, request.output_tokens) / unit
+        later = Fraction(later_ticks(machine, request.input_tokens, 2, request.output_tokens), unit)
         tokens = f"{request.input_tokens} input, {request.output_tokens} output tokens"
         told = f"request {request.id!r} (line {lines[request.id]}; {tokens})"
         if slo.ttft is not None and first > slo.ttft:
-            limit = f"first token after {first:.4g} s at least; the limit ttft is {float(slo.ttft):g} s"
+            limit = _broken("first token after {} s at least", first, "ttft", slo.ttft)
         elif slo.tpot is not None and steps and later > slo.tpot * steps:
-            limit = f"{later / steps:.4g} s a token at least; the limit tpot is {float(slo.tpot):g} s"
+            limit = _broken("{} s a token at least", later / steps, "tpot", slo.tpot)
         else:
-            limit = (
-                f"last token after {first + later:.4g} s at least; the limit e2e is {float(slo.e2e or 0):g} s"
-            )
+            limit = _broken("last token after {} s at least", first + later, "e2e", slo.e2e or Fraction(0))
         found.append(f"{told}: {limit}")
     return found
+
+
+def _broken(words: str, least: Fraction, name: str, limit: Fraction) -> str:
+    """What is taken at least, rounded down but still above the limit, and the limit."""
+    texts = (figures_text(least, digits, "floor") for digits in FIGURES)
+    shown = next((text for text in texts if Fraction(text) > limit), f"more than {decimal_text(limit)}")
+    return f"{words.format(shown)}; the limit {name} is {decimal_text(limit)} s"

@@ -90,16 +90,17 @@ class Counted:
 
     @classmethod
     def of(cls, instance: Instance, piece: int) -> Counted | None:
-        """The requests of an instance, with one affine piece; None where they differ or batches are free."""
+        """The requests of an instance and a piece; None where they differ, or batches are next to free."""
         import numpy as np
 
         lengths = {(kind.input_tokens, kind.output_tokens) for kind in instance.types}
         ticks, system, policy = instance.cost.ticks, instance.system, instance.policy
-        alpha, beta = ticks.alpha[piece], ticks.beta[piece]
-        if len(lengths) > 1 or not alpha + min(ticks.d0, ticks.p0):
+        fixed, beta = (ticks.alpha[piece], ticks.d0, ticks.p0), ticks.beta[piece]
+        exponent = BITS - sum(fixed).bit_length()
+        alpha, d0, p0 = (in_units(cost, exponent) for cost in fixed)
+        if len(lengths) > 1 or not alpha + min(d0, p0):
             return None
         ((inputs, outputs),) = lengths
-        exponent = BITS - (alpha + ticks.d0 + ticks.p0).bit_length()
         sizes = -(-np.arange(inputs, inputs + outputs, dtype=np.int64) // system.block_size)
         room, rho = system.kv_capacity // system.block_size, in_units(max(0, beta - ticks.d1), exponent)
         return cls(
@@ -111,9 +112,9 @@ class Counted:
             divisors=_divisors(sizes.tolist(), room),
             budget=system.prefill_budget,
             exponent=exponent,
-            alpha=in_units(alpha, exponent),
-            d0=in_units(ticks.d0, exponent),
-            p0=in_units(ticks.p0, exponent),
+            alpha=alpha,
+            d0=d0,
+            p0=p0,
             rho=min(MOST // (inputs + outputs), rho),
             hybrid=policy.hybrid_batching,
             chunked=policy.chunked_prefill,

@@ -9,7 +9,7 @@ from infermax_opt.core.readings import Quotient, Reading, Rest
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import Metric
 
-__all__ = ["RATES", "READINGS", "best_effort", "reading_of"]
+__all__ = ["RATES", "READINGS", "best_effort", "check_asked", "reading_of"]
 
 RATES = {
     "be_requests_per_second": Metric.UNSERVED,
@@ -48,11 +48,36 @@ def reading_of(instance: Instance, name: str) -> Reading | None:
     return _rate(instance, name) if name in RATES else None
 
 
+def check_asked(instance: Instance, name: str) -> None:
+    """Refuse a question about a metric that every schedule keeps, as nothing counts in it.
+
+    Parameters
+    ----------
+    instance : Instance
+    name : str
+        Of the metric.
+
+    Raises
+    ------
+    InputError
+    """
+    if name == Metric.MISSED.value:
+        _promised(instance, name)
+    classes = {kind.terms.class_name for kind in instance.types}
+    if name == Metric.CLASS_SPREAD.value and len(classes) == 1:
+        raise InputError("all requests are of one class", field=name)
+
+
+def _promised(instance: Instance, name: str) -> Fraction:
+    """Weight of the requests with a service level."""
+    weights = [request.terms.weight for request in instance.requests if request.terms.slo]
+    if not weights:
+        raise InputError("no request has a service level; --slo gives one", field=name)
+    return sum(weights, Fraction(0))
+
+
 def _attainment(instance: Instance) -> Rest:
-    promised = [request.terms.weight for request in instance.requests if request.terms.slo]
-    if not promised:
-        raise InputError("no request has a service level; --slo gives one", field="attainment")
-    whole = sum(promised, Fraction(0))
+    whole = _promised(instance, "attainment")
     return Rest(Metric.MISSED.value, whole, whole)
 
 

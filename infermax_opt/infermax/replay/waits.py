@@ -31,7 +31,10 @@ def with_best_waits(instance: Instance, schedule: Schedule) -> Schedule:
 
 
 def after_arrivals(instance: Instance, schedule: Schedule) -> Schedule:
-    """The same decisions, with batches that wait for those they name on a machine of any speed."""
+    """The same decisions, with batches that wait for those they name on a machine of any speed.
+
+    Names that the instance has not are left for the replay to find.
+    """
 
     def waiting(batch: Batch) -> Batch:
         earliest = max(batch.start or Fraction(0), _earliest(instance, batch) or Fraction(0))
@@ -41,7 +44,8 @@ def after_arrivals(instance: Instance, schedule: Schedule) -> Schedule:
 
 
 def _earliest(instance: Instance, batch: Batch) -> Fraction | None:
-    requests = (instance.requests[instance.index[name]] for name in batch.tokens)
+    known = (instance.index.get(name) for name in batch.tokens)
+    requests = (instance.requests[i] for i in known if i is not None)
     return max((request.arrival for request in requests), default=Fraction(0)) or None
 
 

@@ -123,6 +123,11 @@ class Options:
         """Whether it goes by how many tokens a request will generate, which no server is told."""
         return self.eviction_free or self.order in (Order.RANK_OUTPUT, Order.QUALITY)
 
+    @property
+    def needs_predictions(self) -> bool:
+        """Whether it goes by predicted outputs, which each request then has to have."""
+        return self.order is Order.REMAINING
+
 
 class LoopInput(NamedTuple):
     """What `infermax_opt.infermax.schedulers._algorithm1_loop.schedule_loop` takes."""
@@ -164,7 +169,7 @@ def schedule(instance: Instance, options: Options, whole: Instance | None = None
     peak KV and is never evicted, since it could not come back.
     """
     refuse_release(instance, f"the scheduler by {options.order.value}")
-    _check_knowledge(whole or instance, options.order)
+    _check_knowledge(whole or instance, options)
     limits = _limits(instance, options)
     chunks = sum(r.input_tokens for r in instance.requests) // min(limits.prefill, limits.tokens)
     work = instance.output_tokens + len(instance.requests) + chunks
@@ -177,14 +182,14 @@ def schedule(instance: Instance, options: Options, whole: Instance | None = None
     return _run(instance, options, limits, _compiled(), integers, floats)
 
 
-def _check_knowledge(instance: Instance, order: Order) -> None:
+def _check_knowledge(instance: Instance, options: Options) -> None:
     """Refuse an instance that lacks what the order goes by."""
-    if order is Order.REMAINING:
+    if options.needs_predictions:
         for request in instance.requests:
             if request.predicted_output_tokens is None:
                 problem = f"goes by predicted_output_tokens; request {request.id!r} has none"
                 raise InputError(problem, field="scheduler")
-    if order is Order.LATEST and not any(request.terms.slo for request in instance.requests):
+    if options.order is Order.LATEST and not any(request.terms.slo for request in instance.requests):
         raise InputError("goes by service levels (slo); no request has one", field="scheduler")
 
 
@@ -218,7 +223,7 @@ def loop_input(instance: Instance, options: Options) -> LoopInput:
     import numpy as np
 
     refuse_release(instance, f"the scheduler by {options.order.value}")
-    _check_knowledge(instance, options.order)
+    _check_knowledge(instance, options)
     integers = functools.partial(np.array, dtype=np.int64)
     floats = functools.partial(np.array, dtype=np.float64)
     return _input(instance, options, _limits(instance, options), integers, floats)

@@ -41,8 +41,9 @@ PAUSE = 3.0
 def has_limit(instance: Instance) -> bool:
     """Whether the objective is a percentile or the maximum of the end-to-end latencies of all requests."""
     plain = instance.required is instance and instance.horizon is None and instance.release is None
-    metrics = instance.objective.metrics
-    return plain and len(metrics) == 1 and QUANTILES.get(metrics[0], (0, None))[1] is Latency.E2E
+    metric, *others = instance.objective.metrics
+    alone = not others and instance.objective.name == metric.value  # without a weight or a limit
+    return plain and alone and QUANTILES.get(metric, (0, None))[1] is Latency.E2E
 
 
 class RanksPlanner:

@@ -1,0 +1,100 @@
+"""Files that the command `plan` writes: the plan, its page, and the proofs."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from infermax_opt.cli.console import is_input, save, wrote
+from infermax_opt.core.exact import decimal_text
+
+if TYPE_CHECKING:
+    from infermax_opt.fleet.plan_row import PlanRow
+    from infermax_opt.fleet.report import Proofs
+    from infermax_opt.fleet.sweep import Plan
+
+__all__ = ["outputs_of", "write_certificates", "write_plan"]
+
+
+def outputs_of(output: str | None) -> list[str]:
+    """The files of a page: itself, and the same numbers as JSON and CSV; of other outputs none."""
+    if output is None or not output.lower().endswith(".html"):
+        return []
+    stem = output[: -len(".html")]
+    return [output, f"{stem}.json", f"{stem}.csv"]
+
+
+def write_plan(value: dict[str, Any], rows: list[PlanRow], output: str | None, text: str | None) -> None:
+    """Write the files that are asked for, and print the text, or else the value.
+
+    Parameters
+    ----------
+    value : dict
+        The plan as JSON.
+    rows : list of PlanRow
+    output : str or None
+    text : str or None
+    """
+    from infermax_opt.files.writing import dump_json, write_text
+    from infermax_opt.fleet.page import plan_page
+    from infermax_opt.fleet.report import plan_csv
+
+    made = outputs_of(output)
+    if made:
+        page, as_json, as_csv = made
+        dump_json(value, as_json)
+        write_text(plan_csv(rows), as_csv)
+        write_text(plan_page(value, made[1:], os.path.dirname(page) or "."), page)
+    save(value, None if made else output, text, lambda: plan_csv(rows))
+    if text is not None:
+        wrote(*made)
+
+
+def write_certificates(plan: Plan, folder: str, trace_file: str) -> dict[int, Proofs]:
+    """Write all proofs of a plan into a folder, each to a file of its own; those of rows by their places.
+
+    A proof never replaces an input of the command: it gets a number behind its name then.
+
+    Parameters
+    ----------
+    plan : Plan
+    folder, trace_file : str
+    """
+    from infermax_opt.files.proofs import made_folder
+    from infermax_opt.files.writing import dump_json
+    from infermax_opt.fleet.report import Proofs
+
+    made_folder(folder)
+    taken: dict[str, int] = {}
+
+    def written(certificate: dict[str, Any], wanted: str) -> str:
+        # A profile may have any name, and several rows may have one: a path is made of neither.
+        name, path = re.sub(r"[^\w.-]", "_", wanted).lstrip("."), ""
+        while not path or is_input(path, trace_file):
+            taken[name] = taken.get(name, 0) + 1
+            again = f"-{taken[name]}" if taken[name] > 1 else ""
+            path = os.path.join(folder, f"{name}{again}.json")
+        dump_json(certificate, path)
+        return path
+
+    found, known, apart, pools = {}, dict[str, str](), None, tuple[str, ...]()
+    for k, row in enumerate(plan.rows):
+        kind = f"{row.machine.name} {row.machine.variant.words.replace(' ', '')}".strip()
+        stem, question = f"{kind}-rate{decimal_text(row.rate)}", row.question.sha256
+        # Rows that differ in their predictions have the same proof.
+        if question not in known:
+            known[question] = written(row.bound.certificate, stem)
+        if row.windows is not None and row.windows.certificate is not None:
+            written(row.windows.certificate, f"{stem}-hours")
+        if row.split is not None and row.split is not apart:
+            apart = row.split
+            sides = {"prefill": apart.prefill, "decode": apart.decode}
+            pools = tuple(written(bound.certificate, f"{stem}-{side}") for side, bound in sides.items())
+        found[k] = Proofs(known[question], *(pools if row.split is not None else ()))
+    for rate, mix in plan.mixes:
+        written(mix.bound.certificate, f"mix-rate{decimal_text(rate)}")
+    for name, one in plan.sustained:
+        if one.certificate is not None:
+            written(one.certificate, f"{name}-fleet{one.machines}")
+    return found

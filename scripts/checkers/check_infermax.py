@@ -436,7 +436,8 @@ def certified(
     if isinstance(checker, AloneChecker):
         held = checker.check(given, options.question)
         bound = None if held.bound is None else str(held.bound)
-        told = "nothing is enough" if held.bound is None else f">= {amount(held.bound)} {held.unit}"
+        unit = held.unit.removesuffix("s") or "s" if held.bound == 1 else held.unit
+        told = "nothing is enough" if held.bound is None else f">= {amount(held.bound)} {unit}"
         fields = {"question": held.question, "bounded": held.bounded, "lower_bound": bound, "unit": held.unit}
         return f"certified: question {held.question}: {held.bounded} {told}", fields
     folder = [options.profiles] if checker.profiles else []

@@ -65,6 +65,21 @@ def test_what_may_be_put_in_is_written_out_exactly() -> None:
         assert decimal_text(to_fraction(text)) == text
 
 
+def test_what_is_written_can_be_read_again() -> None:
+    tiny = Fraction(1, 10**12 * 7**8)
+    for value in (
+        tiny,
+        Fraction(1, 2**90),
+        Fraction(1, 3 * 10**45),
+        1 + Fraction(1, 2**90),
+        10**38 + Fraction(1, 3),
+    ):
+        for rounding, low, high in (("floor", -1, 0), ("nearest", -1, 1), ("ceiling", 0, 1)):
+            read = to_fraction(decimal_text(value, rounding=rounding))
+            step = max(Fraction(1, 10**40), value / 10**29)
+            assert low * step <= read - value <= high * step
+
+
 def test_a_lower_bound_is_never_shown_above_what_it_is() -> None:
     rng = random.Random(18)
     for _ in range(2000):

@@ -16,7 +16,7 @@ from infermax_opt.files.page import cell
 from infermax_opt.fleet.checker.certificate import least_apart, least_price, machine_seconds
 from infermax_opt.fleet.figures import bounds, least, share
 from infermax_opt.fleet.page import plan_page
-from infermax_opt.fleet.page_words import answer, enough_apart, price
+from infermax_opt.fleet.page_words import answer, at_reference, enough_apart, price
 from tests.accessible import check_page
 
 PROFILE = "llama-3.1-8b_h100"
@@ -201,6 +201,26 @@ def test_answer_in_a_sentence(plan: dict[str, Any]) -> None:
         row.update(lower=2, status="bound-only", certificate=None)
     assert "takes at least 2 x" in answer(plan)
     Reader(plan_page(plan))
+
+
+def test_the_cheapest_comes_first_even_if_all_arrive_at_once() -> None:
+    rows = [
+        {
+            "machine": name, "rate": 1.0, "requests": 1, "lower": lower, "upper": upper,
+            "price_per_hour": each, "cost_per_million_lower": None, "cost_per_million_upper": None,
+            "predict_error": None,
+            "cost_factor": 1.0, "overhead": 0.0,
+        }
+        for name, lower, upper, each in (
+            ("none", None, None, 1), ("open", 2, None, 1), ("many", 3, 3, 2), ("dear", 1, 1, 5)
+        )
+    ]  # fmt: skip
+    assert [row["machine"] for row in at_reference(rows)] == ["dear", "many", "open", "none"]
+    told = answer({"rows": rows, "slo": {"ttft": 1}, "share": 1})
+    assert told == "To keep TTFT 1 s for 100 % of the request at rate 1, 1 x dear is enough."
+    for row in rows:
+        row["price_per_hour"] = None
+    assert [row["machine"] for row in at_reference(rows)] == ["dear", "many", "open", "none"]
 
 
 def test_files_beside_a_page_are_no_inputs(plan: dict[str, Any]) -> None:

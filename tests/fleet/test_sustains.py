@@ -89,6 +89,13 @@ def test_what_every_rate_allows() -> None:
     assert found.lower is not None
     assert found.lower > 1000
     assert found.upper is None
+    # More machines than requests are no better, and take no longer.
+    many = sustained(lambda rate: faster(question, rate), 10**9, Fraction(1), ("sarathi",))
+    assert (many.machines, many.upper) == (10**9, None)
+    assert many.lower is not None
+    assert many.lower >= found.lower
+    assert many.found is not None
+    assert many.found.machines <= 4
     never = sustained(lambda rate: faster(steady(3, ttft="0.05"), rate), 1, Fraction(1), ("sarathi",))
     assert never.lower is None
     assert never.upper is not None

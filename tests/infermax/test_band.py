@@ -15,10 +15,10 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.band import banded, scaled, worst_case
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.formats import instance_from_json, instance_to_json
-from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.data.latencies import Latencies
 from infermax_opt.infermax.data.objective import Metric
-from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.data.schedule import Batch, Schedule
 from infermax_opt.infermax.replay.plain import replay_plain
 from tests.infermax.oracle import optimum
 from tests.infermax.strategies import instances
@@ -88,6 +88,27 @@ def test_all_costs_are_scaled() -> None:
     assert made.mixed == (Fraction("0.6"), Fraction("0.3"))
     assert made.prefix == Fraction("0.12")
     assert [a for a, _ in made.batch] == [Fraction(a) * Fraction("1.2") for a, _ in dear.cost.batch]
+
+
+def test_batches_wait_for_those_they_name_whoever_replays_them() -> None:
+    """A schedule of the machine as given, whose second batch would come too soon on a faster one."""
+    instance = Instance(
+        "early", (RequestGroup("a", 4, 2), RequestGroup("b", 4, 2, "0.007")), System(20, 16, 16),
+        CostModel([("0.007", "0.000075")], ("0.0003", "2.6e-7"), ("0.0003", "1.5e-9")), Policy(), "makespan",
+    )  # fmt: skip
+    band, schedule = Band(Fraction("0.9"), Fraction("1.1")), api.schedule(instance, "vllm")
+    machines = banded(instance, band)
+    assert not replay_plain(machines, schedule).valid
+    checked = api.verify(machines, schedule)
+    assert checked.ok
+    worst = worst_case(instance, schedule, band).metrics["makespan"]
+    assert checked.objective == worst
+    result = api.solve(machines, warm_start=schedule, time_limit=1)
+    assert result.upper is not None
+    assert worst is not None
+    assert result.upper.value <= worst
+    stranger = Schedule("early", (Batch({"c": 1}),))
+    assert not api.verify(machines, stranger).ok
 
 
 def test_a_band_of_one_is_the_machine_itself() -> None:

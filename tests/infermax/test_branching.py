@@ -145,6 +145,15 @@ def test_none_where_it_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert branching_bound(case(3, 2, 8, 20)) is None
 
 
+def test_none_where_batches_are_next_to_free() -> None:
+    cost = CostModel([("0.007", "0.000075")], ("0", "0"), ("1e9", "0"))
+    instance = Instance(
+        "dear", (RequestGroup("r", 4, 3, count=2),), System(8, 8, 8), cost, Policy(), "makespan"
+    )
+    assert branching_bound(instance) is None
+    assert all(bound.value > 0 for bound in searched_bounds(instance))
+
+
 def test_arrivals_and_groups_do_not_make_kinds() -> None:
     grouped = case(4, 4, 4, 14)
     late = tuple(RequestGroup(f"s{k}", 4, 4, Fraction(k, 10)) for k in range(4))

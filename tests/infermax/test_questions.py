@@ -131,6 +131,8 @@ def test_the_command_answers() -> None:
         (["--at-most", "goodput=1"], "'goodput' is none of makespan"),
         (["--at-least", "goodput=1"], "'goodput' is none of tokens_per_second, attainment, be_"),
         (["--at-least", "attainment=0.9"], "no request has a service level"),
+        (["--at-most", "missed=0"], "missed: no request has a service level"),
+        (["--at-most", "class_spread=0"], "class_spread: all requests are of one class"),
         (["--at-least", "attainment=1.5", "--slo", "ttft=1"], "1.5 is above 1"),
         (["--at-most", "makespan=1", "--objective", "mean_e2e"], "limits instead of an objective"),
     ],

@@ -42,6 +42,15 @@ def test_plans_are_valid_and_get_better_by_a_clock_that_is_right(make: object) -
     assert found > 6
 
 
+def test_a_weight_or_a_limit_changes_no_plan() -> None:
+    instance = replace(crowded(3), objective=Objective.of("p99_e2e"))
+    *_, best = latency_plans(instance)
+    for weights in ({"p99_e2e": 2}, {"at_most": {"p99_e2e": "0.5"}}):
+        other = replace(instance, objective=Objective.of(weights))
+        assert not has_limit(other)
+        assert list(latency_plans(other))[-1] == best
+
+
 def test_none_is_below_the_optimum_and_some_meet_it() -> None:
     met = compared = 0
     for seed in campaign(10, 1_500):

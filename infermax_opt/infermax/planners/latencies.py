@@ -63,6 +63,8 @@ def latency_plans(
     from infermax_opt.infermax.planners.waves import wave_plans
 
     now, metrics = time.monotonic(), instance.objective.metrics
+    if instance.objective.name is None and len(metrics) == 1:  # a weight or a limit of one changes no order
+        instance = replace(instance, objective=Objective.of(metrics[0].value))
 
     def until(share: float) -> float | None:
         return None if deadline is None else now + share * (deadline - now)

@@ -176,10 +176,12 @@ class Search:
     asked : Asked
     tell : callable, optional
         Takes lines of progress.
+    brief : bool
+        Ways for the whole trace are all that is tried: others take up to minutes.
     """
 
-    def __init__(self, question: FleetQuestion, asked: Asked, tell: Tell = None):
-        self.question, self.asked, self.tell = question, asked, tell
+    def __init__(self, question: FleetQuestion, asked: Asked, tell: Tell = None, *, brief: bool = False):
+        self.question, self.asked, self.tell, self.brief = question, asked, tell, brief
         self.dispatcher, self.spare = asked.dispatcher, asked.spare
         whole = not self.dispatcher.started and self.dispatcher.whole
         #: From a queue nothing goes on from what machines have to do already.
@@ -221,8 +223,10 @@ class Search:
             for way, _, pilot in near[:AGAIN]:
                 longest = longest_missed(self.question, pilot)[: self.spare]
                 yield from self._reaching([self._tried(machines, way, longest)])
+        if not far and not self.brief:
             yield from self._with_others(machines, promised[:OTHERS])
-        yield from self._by_stretches(machines, dear, promised[0])
+        if not self.brief:
+            yield from self._by_stretches(machines, dear, promised[0])
 
     def _ways(self, dear: Sequence[int]) -> list[tuple[Way, list[int]]]:
         """All ways, with those who are refused."""
@@ -306,8 +310,9 @@ def _least(tried: Sequence[Tried]) -> int:
 
 
 def planned_with(question: FleetQuestion, machines: int) -> Found | None:
-    """A plan with which so many machines reach the share, replayed; None if none is found."""
-    return Search(question, Asked(Dispatcher(question), question.spare, ())).verified(machines)
+    """A plan with which so many machines reach the share, replayed; None if none is found in seconds."""
+    asked = Asked(Dispatcher(question), question.spare, ())
+    return Search(question, asked, brief=True).verified(machines)
 
 
 def fewest(reached: Callable[[int], bool], least: int, most: int) -> int | None:

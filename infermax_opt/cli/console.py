@@ -35,6 +35,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DONE, FAILED, UNUSABLE, BROKEN_PIPE = 0, 1, 2, 141
 DEBUG = "INFERMAX_OPT_DEBUG"
+#: Characters of a long message that are told, of its begin and of its end.
+ENDS = 700, 300
 #: Key of the context of a command one of whose files goes to standard output.
 TAKEN = "infermax_opt.standard_output"
 #: Key of the context of a command whose report could not be printed: the error.
@@ -151,7 +153,7 @@ def _in_words(error: BaseException) -> str:
         where = f"{error.filename}: " if error.filename else "output: "
         return f"{where}{error.strerror or error}"
     if isinstance(error, MemoryError):
-        return "out of memory; try a smaller instance or --memory-limit"
+        return "out of memory; try a smaller instance, or `solve` with --memory-limit"
     ours = isinstance(error, InputError)
     if os.environ.get(DEBUG) and (not ours or error.__cause__ is not None):
         traceback.print_exc()
@@ -171,8 +173,9 @@ def _tell_left_out() -> None:
 
 
 def _complain(message: str, code: int) -> int:
-    """Print one line on stderr, whatever the message holds."""
+    """Print one line on stderr, whatever the message holds; the middle of a long one is left out."""
     text = " ".join(message.split())
+    text = text if len(text) <= sum(ENDS) else f"{text[: ENDS[0]]} ... {text[-ENDS[1] :]}"
     text = "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in text)
     try:
         click.echo(f"infermax-opt: {text}", err=True)

@@ -79,6 +79,16 @@ def test_a_folder_is_no_output(output: str) -> None:
     assert done.stderr == f"infermax-opt: {output}: cannot be written: is a directory\n"
 
 
+def test_a_long_value_is_told_in_short() -> None:
+    instance = json.loads(Path("i.json").read_text()) | {"objective": "x" * 5_000}
+    Path("i.json").write_text(json.dumps(instance))
+    done = run("bound", "i.json")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("infermax-opt: i.json: objective: 'xxx")
+    assert "xxx ... " in done.stderr
+    assert 500 < len(done.stderr) < 1_100
+
+
 def test_types_of_one_name_are_refused() -> None:
     other = json.loads(Path("fast.json").read_text()) | {"kv_capacity": 9_000}
     Path("again.json").write_text(json.dumps(other))

@@ -59,7 +59,7 @@ def test_the_command_imports_a_run(tmp_path: Path) -> None:
     path, out = samples.put(tmp_path, samples.lines(rows)), tmp_path / "i.json"
     done = CliRunner().invoke(cli, ["import", str(path), "--format", "aiperf", "-o", str(out)])
     assert done.exit_code == 0
-    assert "left out 1 requests: cancelled" in done.stderr
+    assert "left out 1 request: cancelled" in done.stderr
     vidur = samples.put(tmp_path, samples.vidur())
     done = CliRunner().invoke(cli, ["import", str(vidur), "--format", "vidur", "-o", str(out)])
     assert "Arrivals are the sums of the delays between them." in done.stderr

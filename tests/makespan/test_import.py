@@ -49,7 +49,7 @@ def test_import(trace: Path, tmp_path: Path) -> None:
         "arrivals are dropped: in this problem all requests are there from the start",
         f"wrote {path}",
     ]
-    assert done.stderr == f"infermax-opt: {trace}: left out 1 requests: no input tokens\n"
+    assert done.stderr == f"infermax-opt: {trace}: left out 1 request: no input tokens\n"
     instance = read(path)
     assert (instance.name, instance.clients) == ("my.trace", 3)
     lengths = [(r.input_tokens, r.output_tokens, r.estimated_output_tokens) for r in instance.requests]

@@ -131,7 +131,7 @@ def test_requests_that_fit_nowhere(trace: Path) -> None:
     assert not path.exists()
     done = run(*args, "--skip-unfit")
     assert done.exit_code == 0, done.output
-    assert "left out 1 requests: can never fit" in done.stderr
+    assert "left out 1 request: can never fit" in done.stderr
     instance = imx.read_instance(path)
     assert [r.input_tokens for r in instance.requests] == [400]
 

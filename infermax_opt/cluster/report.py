@@ -9,7 +9,7 @@ from infermax_opt.cluster.forecast import SPAN, WorkerForecast, forecast_of
 from infermax_opt.cluster.series import WorkerSeries
 from infermax_opt.core.exact import figures_text, lower_rounding
 from infermax_opt.files.csv_rows import rows_text
-from infermax_opt.files.report import metrics_text
+from infermax_opt.files.report import counted, metrics_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import aligned, percent, printable, seconds
 
@@ -39,10 +39,11 @@ def series_text(series: WorkerSeries) -> str:
     """The series in short: peak, mean, gaps, what binds, what the requests saw."""
     stream = series.stream
     ttft = "" if stream.split_phase else f"TTFT {seconds(stream.slo.ttft)} from the heartbeat, "
+    beats = counted(len(series.beats), "heartbeats")
     slo, phase = stream.slo, "decode workers of split phase" if stream.split_phase else "workers"
     lines = [
         printable(stream.name),
-        f"  {len(stream.requests)} requests, {len(series.beats)} heartbeats of {seconds(stream.heartbeat)}",
+        f"  {counted(len(stream.requests), 'requests')}, {beats} of {seconds(stream.heartbeat)}",
         f"  {phase} of {stream.worker.gpus} GPU{'s' if stream.worker.gpus > 1 else ''}; {ttft}"
         f"ATGT {seconds(slo.atgt)}, theta {float(stream.theta):g}, gamma "
         f"{float(stream.gamma):g}",
@@ -53,14 +54,14 @@ def series_text(series: WorkerSeries) -> str:
     placed = sum(beat.new > 0 for beat in series.beats)
     lines.append(
         f"  proven fewest, ongoing requests where they are, at {len(series.beats) - series.open_beats} of "
-        f"{len(series.beats)} heartbeats"
+        f"{beats}"
     )
     verdict = "verified: it keeps all limits at every heartbeat" if series.verified else "NOT verified"
     lines.append(f"  the placement is {verdict}")
     if series.cut_short is not None:
         lines.append(f"  the search ended at heartbeat {series.cut_short}; best-fit placed the rest")
     lines += _look_ahead_lines(series)
-    lines.append(f"what binds, at the {placed} heartbeats with new requests")
+    lines.append(f"what binds, at {counted(placed, 'heartbeats')} with new requests")
     kinds = list(series.binding.items())
     causes = [(_kind(kind), str(count)) for kind, count in kinds[:MOST_KINDS]]
     if len(kinds) > MOST_KINDS:

@@ -12,6 +12,7 @@ from infermax_opt.files.charts import range_chart
 from infermax_opt.files.fields import Fields
 from infermax_opt.files.page import definitions, escaped, figure, grid, page, paragraph, section, table
 from infermax_opt.files.page_result import PROOFS
+from infermax_opt.files.report import counted
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, percent
 
@@ -117,7 +118,7 @@ def _remarks(group: Fields, runs: list[Fields]) -> list[str]:
         found.append(paragraph(f"The search was stopped early for: {stopped}."))
     for run in runs:
         out = _objects(run, "left_out")
-        said = [f"{count} requests left out: {reason}" for reason, count in out.items()]
+        said = [f"{counted(count, 'requests')} left out: {reason}" for reason, count in out.items()]
         said += [str(remark) for remark in run.items("remarks")]
         if said:
             found.append(paragraph(f"{run.text('file')}: {'; '.join(said)}."))

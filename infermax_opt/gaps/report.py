@@ -10,7 +10,7 @@ from infermax_opt.core.exact import decimal_text, lower_rounding
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import LowerBound
 from infermax_opt.files.csv_rows import rows_text
-from infermax_opt.files.report import bound_items, metric_text
+from infermax_opt.files.report import bound_items, counted, metric_text
 from infermax_opt.files.schemas import SCHEMAS
 from infermax_opt.files.text import UNKNOWN, aligned, percent, printable
 from infermax_opt.gaps.bounds import MetricBound
@@ -118,7 +118,9 @@ def _run(group: Group, run: Compared) -> list[str]:
     lines += aligned([("", "value", "gap", "a schedule could gain at most"), *rows])
     known = [(name, _value(group, name, value)) for name, value in run.beside.items() if value is not None]
     lines += aligned(known) if known else []
-    lines += [f"  left out: {count} requests: {reason}" for reason, count in subject.left_out.items()]
+    lines += [
+        f"  left out: {counted(count, 'requests')}: {reason}" for reason, count in subject.left_out.items()
+    ]
     return lines + [f"  note: {printable(remark)}" for remark in subject.measured.remarks]
 
 

@@ -36,7 +36,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DONE, FAILED, UNUSABLE, BROKEN_PIPE = 0, 1, 2, 141
 DEBUG = "INFERMAX_OPT_DEBUG"
 #: Characters of a long message that are told, of its begin and of its end.
-ENDS = 700, 300
+ENDS = 1_500, 300
 #: Key of the context of a command one of whose files goes to standard output.
 TAKEN = "infermax_opt.standard_output"
 #: Key of the context of a command whose report could not be printed: the error.

@@ -27,8 +27,7 @@ from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
 from tests.campaign import campaign, in_blocks
-from tests.fleet.tiny import fewest, tiny_fleet
-from tests.infermax.vector_oracle import TooMany
+from tests.fleet.tiny import decided, tiny_fleet
 
 
 def without(question: FleetQuestion) -> dict[str, Any]:
@@ -56,12 +55,7 @@ def crowded(seed: int) -> FleetQuestion:
 @in_blocks(campaign(48, 5_000), 40)
 def test_no_number_that_is_enough_is_too_few(seeds: range, made: Any) -> None:
     proved = met = 0
-    for seed in seeds:
-        question = made(seed)
-        try:
-            best = fewest(question)
-        except TooMany:
-            continue
+    for seed, question, best in decided(seeds, made):
         certificate = without(question)
         if best is None or pooled_bound(question).machines is None:
             continue

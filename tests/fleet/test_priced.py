@@ -31,8 +31,7 @@ from scripts.vectors.fleet import at_prices, one_by_one
 from tests.campaign import campaign, in_blocks
 from tests.fleet.test_beside import close, dense
 from tests.fleet.test_planted import planted
-from tests.fleet.tiny import fewest, tiny_fleet
-from tests.infermax.vector_oracle import TooMany
+from tests.fleet.tiny import decided, tiny_fleet
 
 
 def costs_in(question: FleetQuestion, piece: int, parts: int) -> list[Costs | None]:
@@ -110,12 +109,7 @@ def test_no_prices_demand_more_than_the_machines_that_do_it(seeds: range, made: 
 @in_blocks(campaign(48, 5_000), 40)
 def test_no_bound_exceeds_the_optimum(seeds: range, made: Any) -> None:
     known = met = 0
-    for seed in seeds:
-        question = made(seed)
-        try:
-            best = fewest(question)
-        except TooMany:
-            continue
+    for seed, question, best in decided(seeds, made):
         if best is None or pooled_bound(question).machines is None:
             continue
         certificate, rng = bare(question), random.Random(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 
 from infermax_opt.fleet.question import FleetQuestion
@@ -12,7 +12,7 @@ from infermax_opt.infermax.bounds.lone import LoneLatency
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.data.objective import Latency
 from tests.infermax.tiny import cost_model
-from tests.infermax.vector_oracle import vector_optimum
+from tests.infermax.vector_oracle import TooMany, vector_optimum
 
 #: Points of a machine's schedules at most.
 POINTS = 4_000
@@ -80,6 +80,19 @@ def fewest(question: FleetQuestion) -> int | None:
             if _splits(good, machines, feasible):
                 return machines
     return None
+
+
+def decided(
+    seeds: Iterable[int], made: Callable[[int], FleetQuestion] = tiny_fleet
+) -> Iterator[tuple[int, FleetQuestion, int | None]]:
+    """Seeds, their fleets, and the fewest machines of each; without those that have too many schedules."""
+    for seed in seeds:
+        question = made(seed)
+        try:
+            best = fewest(question)
+        except TooMany:
+            continue
+        yield seed, question, best
 
 
 def _splits(good: tuple[int, ...], machines: int, feasible: Callable[[tuple[int, ...]], bool]) -> bool:

@@ -21,6 +21,7 @@ from infermax_opt.core.options import ALSO_READ
 from infermax_opt.core.plugins import left_out
 from infermax_opt.core.registry import left_out_so_far
 from infermax_opt.files.json import STANDARD
+from infermax_opt.files.text import printable
 
 if TYPE_CHECKING:
     from infermax_opt.core.progress import ProgressEvent
@@ -176,9 +177,8 @@ def _complain(message: str, code: int) -> int:
     """Print one line on stderr, whatever the message holds; the middle of a long one is left out."""
     text = " ".join(message.split())
     text = text if len(text) <= sum(ENDS) else f"{text[: ENDS[0]]} ... {text[-ENDS[1] :]}"
-    text = "".join(ch if ch.isprintable() else repr(ch)[1:-1] for ch in text)
     try:
-        click.echo(f"infermax-opt: {text}", err=True)
+        click.echo(f"infermax-opt: {printable(text)}", err=True)
     except OSError:
         return code  # nobody is listening; the exit code still tells
     return code

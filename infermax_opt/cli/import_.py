@@ -133,7 +133,7 @@ def import_(
     """  # noqa: D301
     from infermax_opt.api.imports import made_of
     from infermax_opt.files.instances import write_instance
-    from infermax_opt.files.report import counted
+    from infermax_opt.files.text import counted
     from infermax_opt.foreign.traces import read_trace
 
     check_output(output, trace_file)
@@ -160,8 +160,7 @@ def import_(
 
 def _summary(made: Made) -> tuple[dict[str, Any], str]:
     """What was made, as JSON and in words."""
-    from infermax_opt.files.report import counted
-    from infermax_opt.files.text import printable
+    from infermax_opt.files.text import counted, printable
 
     instance = made.instance
     inputs = sum(request.input_tokens for request in instance.requests)

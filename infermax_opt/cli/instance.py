@@ -38,7 +38,7 @@ def instance(name: str | None, output: str | None, data: str | None, as_json: bo
     """  # noqa: D301
     from infermax_opt.files.instances import write_instance
     from infermax_opt.files.json import STANDARD, to_json_text
-    from infermax_opt.files.report import counted
+    from infermax_opt.files.text import counted
     from infermax_opt.table.shipped import load_instance, shipped_names
 
     if name is None or ("/" not in name and name not in shipped_names()):

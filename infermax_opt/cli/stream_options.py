@@ -141,7 +141,7 @@ def _of_trace(
 ) -> Stream:
     from infermax_opt.cluster.data.formats import stream_of_trace
     from infermax_opt.files.json import STANDARD
-    from infermax_opt.files.report import counted
+    from infermax_opt.files.text import counted
     from infermax_opt.foreign.traces import read_trace
 
     machine, slo = chosen_worker(worker, ttft, atgt)

@@ -9,9 +9,9 @@ from infermax_opt.cluster.forecast import SPAN, WorkerForecast, forecast_of
 from infermax_opt.cluster.series import WorkerSeries
 from infermax_opt.core.exact import figures_text, lower_rounding
 from infermax_opt.files.csv_rows import rows_text
-from infermax_opt.files.report import counted, metrics_text
+from infermax_opt.files.report import metrics_text
 from infermax_opt.files.schemas import SCHEMAS
-from infermax_opt.files.text import aligned, percent, printable, seconds
+from infermax_opt.files.text import aligned, counted, percent, printable, seconds
 
 __all__ = [
     "BOUNDS",
@@ -52,10 +52,8 @@ def series_text(series: WorkerSeries) -> str:
     head = ("", "peak", "mean", "mean is below that used by")
     lines += aligned([head, *(_bound_row(series, name) for name in BOUNDS)])
     placed = sum(beat.new > 0 for beat in series.beats)
-    lines.append(
-        f"  proven fewest, ongoing requests where they are, at {len(series.beats) - series.open_beats} of "
-        f"{beats}"
-    )
+    proven = len(series.beats) - series.open_beats
+    lines.append(f"  proven fewest, ongoing requests where they are, at {proven} of {beats}")
     verdict = "verified: it keeps all limits at every heartbeat" if series.verified else "NOT verified"
     lines.append(f"  the placement is {verdict}")
     if series.cut_short is not None:

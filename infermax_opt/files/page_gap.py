@@ -12,9 +12,8 @@ from infermax_opt.files.charts import range_chart
 from infermax_opt.files.fields import Fields
 from infermax_opt.files.page import definitions, escaped, figure, grid, page, paragraph, section, table
 from infermax_opt.files.page_result import PROOFS
-from infermax_opt.files.report import counted
 from infermax_opt.files.schemas import SCHEMAS
-from infermax_opt.files.text import UNKNOWN, percent
+from infermax_opt.files.text import UNKNOWN, counted, percent
 
 __all__ = ["gap_page"]
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.band import Band
-from infermax_opt.core.exact import Rounding, decimal_text, figures_text, lower_rounding
+from infermax_opt.core.exact import Rounding, decimal_text, lower_rounding
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import Answer, AnyResult, LowerBound, Proof, Scope, SolverReport, Status
 from infermax_opt.core.result_items import verification_items
@@ -24,7 +24,7 @@ from infermax_opt.core.values import (
     one_each,
 )
 from infermax_opt.files.schemas import SCHEMAS
-from infermax_opt.files.text import UNKNOWN, aligned, percent, printable, seconds
+from infermax_opt.files.text import UNKNOWN, aligned, counted, percent, printable, seconds
 
 if TYPE_CHECKING:
     from infermax_opt.core.truth import Unchecked
@@ -34,7 +34,6 @@ __all__ = [
     "bound_items",
     "bounds_text",
     "bounds_to_json",
-    "counted",
     "metric_text",
     "metrics_text",
     "result_text",
@@ -111,20 +110,6 @@ def metric_text(value: Fraction | int | None, unit: str | None, rounding: Roundi
         least: Rounding = "floor" if unit == SHARE_REACHED and rounding == "nearest" else rounding
         return percent(Fraction(value), least)
     return counted(value, unit, rounding)
-
-
-def counted(value: Fraction | int, unit: str | None, rounding: Rounding = "nearest") -> str:
-    """A number with its unit, if it has one.
-
-    Parameters
-    ----------
-    value, unit, rounding
-        As of `metric_text`.
-    """
-    number = str(value) if isinstance(value, int) else figures_text(value, rounding=rounding)
-    if unit is None:
-        return number
-    return f"{number} {unit.removesuffix('s') if value == 1 and '/' not in unit else unit}"
 
 
 # --- text ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from infermax_opt.core.exact import to_fraction
 from infermax_opt.files.fields import shown
 from infermax_opt.files.json import parse_json
 from infermax_opt.files.streams import open_text
+from infermax_opt.files.text import counted
 
 __all__ = [
     "MAX_ROWS",
@@ -201,7 +202,7 @@ def _csv_cells(
             if not row:
                 continue
             if len(row) != len(header):
-                many = f"{len(row)} column{'s' * (len(row) != 1)}"
+                many = counted(len(row), "columns")
                 fault(path, reader.line_num, None, f"has {many}; the header has {len(header)}")
             yield reader.line_num, row
     except csv.Error as error:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from infermax_opt.core.exact import Rounding, figures_text, percent_text
 
-__all__ = ["UNKNOWN", "aligned", "percent", "printable", "seconds"]
+__all__ = ["UNKNOWN", "aligned", "counted", "percent", "printable", "seconds"]
 
 #: The plain hyphen prints in every encoding.
 UNKNOWN = "-"
@@ -21,6 +21,22 @@ def printable(text: object) -> str:
 def seconds(value: Fraction | float | None, rounding: Rounding = "nearest") -> str:
     """A time with its unit."""
     return UNKNOWN if value is None else f"{figures_text(value, rounding=rounding)} s"
+
+
+def counted(value: Fraction | int, unit: str | None, rounding: Rounding = "nearest") -> str:
+    """A number with its unit, if it has one.
+
+    Parameters
+    ----------
+    value : Fraction or int
+    unit : str, optional
+        Of several; of one it has no s at its end.
+    rounding : {"nearest", "floor", "ceiling"}
+    """
+    number = str(value) if isinstance(value, int) else figures_text(value, rounding=rounding)
+    if unit is None:
+        return number
+    return f"{number} {unit.removesuffix('s') if value == 1 and '/' not in unit else unit}"
 
 
 def percent(value: Fraction | None, rounding: Rounding = "nearest") -> str:

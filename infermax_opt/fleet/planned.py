@@ -18,6 +18,7 @@ from itertools import chain, islice, product
 from typing import NamedTuple
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.files.text import counted
 from infermax_opt.fleet.bounds.pooled import MachineBound
 from infermax_opt.fleet.dispatch.dealing import Dealing
 from infermax_opt.fleet.dispatch.dispatcher import Course, Dealt, Dispatcher, Way, dispatches
@@ -142,7 +143,7 @@ def routing_of(way: Plan) -> str:
 
 def planning(machines: int) -> str:
     """The line of progress of a number of machines."""
-    return f"planning {machines} machine{'s' * (machines > 1)}"
+    return f"planning {counted(machines, 'machines')}"
 
 
 class Asked(NamedTuple):
@@ -223,10 +224,11 @@ class Search:
             for way, _, pilot in near[:AGAIN]:
                 longest = longest_missed(self.question, pilot)[: self.spare]
                 yield from self._reaching([self._tried(machines, way, longest)])
-        if not far and not self.brief:
+        if self.brief:
+            return
+        if not far:
             yield from self._with_others(machines, promised[:OTHERS])
-        if not self.brief:
-            yield from self._by_stretches(machines, dear, promised[0])
+        yield from self._by_stretches(machines, dear, promised[0])
 
     def _ways(self, dear: Sequence[int]) -> list[tuple[Way, list[int]]]:
         """All ways, with those who are refused."""

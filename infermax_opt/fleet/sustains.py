@@ -27,7 +27,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from infermax_opt.files.report import counted
+from infermax_opt.files.text import counted
 from infermax_opt.fleet.bounds.pooled import ANY_STEPS, pooled_bound
 from infermax_opt.fleet.checker.certificate import machines_from
 from infermax_opt.fleet.checker.windows import NEVER

@@ -10,9 +10,9 @@ from infermax_opt.core.exact import decimal_text, lower_rounding
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import LowerBound
 from infermax_opt.files.csv_rows import rows_text
-from infermax_opt.files.report import bound_items, counted, metric_text
+from infermax_opt.files.report import bound_items, metric_text
 from infermax_opt.files.schemas import SCHEMAS
-from infermax_opt.files.text import UNKNOWN, aligned, percent, printable
+from infermax_opt.files.text import UNKNOWN, aligned, counted, percent, printable
 from infermax_opt.gaps.bounds import MetricBound
 from infermax_opt.gaps.explain import Explained, explained_text, explained_to_json
 from infermax_opt.gaps.score import Compared, Group, Row

@@ -7,9 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.files.report import counted
 from infermax_opt.files.schemas import SCHEMAS
-from infermax_opt.files.text import UNKNOWN, aligned, percent, printable, seconds
+from infermax_opt.files.text import UNKNOWN, aligned, counted, percent, printable, seconds
 from infermax_opt.latency.calibration import Calibration
 from infermax_opt.latency.configuration import Choice, Configuration
 from infermax_opt.latency.fit import Fit

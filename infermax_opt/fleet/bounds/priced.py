@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.checking.work import Work
 from infermax_opt.core.linear import INTERIOR, ended_by, quiet_solver, sparse_program
-from infermax_opt.files.report import counted
+from infermax_opt.files.text import counted
 from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.fleet.checker.needs import Need, unit_of
 from infermax_opt.fleet.checker.pooled import prompt_needs

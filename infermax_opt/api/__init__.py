@@ -167,7 +167,7 @@ def solve(
     from infermax_opt.core.solve_options import SolveOptions
 
     problem, instance = problem_of_instance(instance), on_band(instance, band)
-    require_all_true(problem, instance, bounds)
+    require_all_true(instance, bounds)
     _require_start(problem, warm_start)
     options = SolveOptions(
         engines=problem.engines,

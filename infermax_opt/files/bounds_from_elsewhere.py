@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from infermax_opt.core.checks import checked_kind
 from infermax_opt.core.errors import InputError
-from infermax_opt.core.problem import AnyProblem
 from infermax_opt.core.registry import problem_of
 from infermax_opt.core.result import AnyResult, LowerBound, Proof
 from infermax_opt.core.values import AnyInstance
 from infermax_opt.files import certificates
 from infermax_opt.files.fields import shown
 
-__all__ = ["require_all_true", "require_certified", "require_made_for"]
+__all__ = ["require_all_true", "require_certified", "require_made_for", "require_true_of_one"]
 
 
 def require_made_for(lower: LowerBound, instances: Sequence[AnyInstance], field: str) -> None:
@@ -60,13 +59,12 @@ def require_certified(instance: AnyInstance, lower: LowerBound | None) -> None:
             raise InputError(f"{lower.source!r} claims {float(lower.value):.6g}, {less}")
 
 
-def require_all_true(problem: AnyProblem, instance: AnyInstance, bounds: Sequence[LowerBound]) -> None:
+def require_all_true(instance: AnyInstance, bounds: Sequence[LowerBound]) -> None:
     """Check bounds that come from elsewhere, and that the files they were read from are of this instance.
 
     Parameters
     ----------
-    problem : Problem
-    instance : instance of it
+    instance : instance of any problem
     bounds : sequence of LowerBound
 
     Raises
@@ -78,8 +76,32 @@ def require_all_true(problem: AnyProblem, instance: AnyInstance, bounds: Sequenc
         field = f"bounds[{k}]"
         checked_kind(lower, LowerBound, field)
         require_made_for(lower, [instance], field)
+        require_true_of_one(lower, [instance], field)
+
+
+def require_true_of_one(lower: LowerBound, instances: Sequence[AnyInstance], field: str) -> None:
+    """Check that a bound is proved for one of these instances, such as one with another objective.
+
+    Parameters
+    ----------
+    lower : LowerBound
+    instances : sequence of AnyInstance
+        At least one.
+    field : str
+        Names the bound in an error.
+
+    Raises
+    ------
+    InputError
+        It says what is wrong with the bound for the instance that it names, or else for the first one.
+    """
+    wrong: dict[str, str] = {}
+    for instance in instances:
         known = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=lower)
-        check = problem.verify(instance, None, known.claim())
-        wrong = [*check.faults, *check.unchecked]
-        if wrong:
-            raise InputError(f"the bound {float(lower.value):.6g} is not proved: {wrong[0]}", field=field)
+        check = problem_of(instance).verify(instance, None, known.claim())
+        faults = [*check.faults, *check.unchecked]
+        if not faults:
+            return
+        wrong.setdefault(instance.sha256, str(faults[0]))
+    said = next((wrong[named] for named in lower.made_for if named in wrong), next(iter(wrong.values())))
+    raise InputError(f"the bound {float(lower.value):.6g} is not proved: {said}", field=field)

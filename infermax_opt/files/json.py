@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 #: Name of standard input where a file is read, and of standard output where one is written.
 STANDARD = "-"
+#: How files begin that a shell hands over, as in `<(command)`: what they hold can be read once.
+HANDED = ("/dev/fd/", "/proc/self/fd/")
 #: Most bytes of a file, after decompression, unless told otherwise: a guard against compression bombs.
 MAX_BYTES = 256 * 2**20
 #: Bytes read at a time.
@@ -125,12 +127,12 @@ def not_text(error: UnicodeDecodeError, at: int) -> str:
 
 @contextlib.contextmanager
 def _opened(name: str) -> Iterator[tuple[IO[bytes], bool]]:
-    """A file to read from its start, and whether it is gzipped; of standard input, its first bytes tell."""
-    if name != STANDARD:
+    """A file to read from its start, and whether it is gzipped; of what comes by a pipe, its first bytes tell."""
+    if name != STANDARD and not str(name).startswith(HANDED):
         with open(name, "rb") as handle:
             yield handle, name.endswith(".gz")
         return
-    data = _standard_input(sys.stdin)
+    data = _standard_input(sys.stdin) if name == STANDARD else _handed(name, os.stat(name).st_ino)
     yield io.BytesIO(data), data.startswith(b"\x1f\x8b")
 
 
@@ -138,6 +140,13 @@ def _opened(name: str) -> Iterator[tuple[IO[bytes], bool]]:
 def _standard_input(stream: Any) -> bytes:
     """All of it, kept so that a file which two readers try can be read again."""
     return bytes(stream.buffer.read(_most_bytes() + 1))
+
+
+@functools.lru_cache(maxsize=8)
+def _handed(name: str, number: int) -> bytes:
+    """All of a pipe that a shell hands over, kept likewise; `number` is that of the pipe."""
+    with open(name, "rb") as handle:
+        return handle.read(_most_bytes() + 1)
 
 
 def load_json(path: str | os.PathLike[str]) -> Any:

@@ -15,7 +15,7 @@ from infermax_opt.core.progress import Progress
 from infermax_opt.core.registry import first_problem, problem_of, problem_of_instance
 from infermax_opt.core.result import AnyResult, LowerBound
 from infermax_opt.core.values import AnyInstance, AnySchedule
-from infermax_opt.files.bounds_from_elsewhere import require_made_for
+from infermax_opt.files.bounds_from_elsewhere import require_made_for, require_true_of_one
 from infermax_opt.foreign.reading import guess_format, read_run
 from infermax_opt.foreign.run import Run
 from infermax_opt.gaps.bounds import aimed_at, best_bounds
@@ -297,7 +297,8 @@ def score(
     Raises
     ------
     InputError
-        If a metric cannot be minimised, or a bound was read from a file of another instance.
+        If a metric cannot be minimised, or a bound was read from a file of another instance or is proved for
+        none of the metrics.
     """
     checked_seconds(time_limit)
     metrics = tuple(dict.fromkeys(checked_texts(metrics, "metrics")))
@@ -305,9 +306,12 @@ def score(
     for subject in subjects:
         _check_metrics(subject.instance, metrics)
         by_instance.setdefault(subject.instance.sha256, []).append(subject)
-    of_each = [_scored(some[0].instance, metrics, band) for some in by_instance.values()] if known else []
-    for k, lower in enumerate(known):
-        require_made_for(lower, [instance for some in of_each for instance in some], f"bounds[{k}]")
+    if known:
+        of_each = [_scored(some[0].instance, metrics, band) for some in by_instance.values()]
+        scored = [instance for some in of_each for instance in some]
+        for k, lower in enumerate(known):
+            require_made_for(lower, scored, f"bounds[{k}]")
+            require_true_of_one(lower, scored, f"bounds[{k}]")
     groups = []
     for some in by_instance.values():
         instance = some[0].instance

@@ -151,3 +151,12 @@ def test_a_closed_standard_input_is_empty() -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "-: is not JSON" in done.stderr
+
+
+def test_what_a_shell_hands_over_is_read_as_often_as_need_be() -> None:
+    """Which format a run has is guessed before it is read."""
+    program = f"{sys.executable} -m infermax_opt"
+    handed = f"<({program} schedule {TOY} --scheduler vllm --json)"
+    command = f"{program} gap <(cat {TOY}) {handed} --metric makespan --time-limit 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, "makespan" in done.stdout) == (0, True), done.stderr

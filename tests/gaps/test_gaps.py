@@ -437,3 +437,18 @@ def test_a_certificate_of_a_band(tmp_path: Path) -> None:
     assert float(value) == pytest.approx(float(nominal) * 0.9, rel=1e-3)
     assert runner.invoke(cli, ["check", *words, proof]).exit_code == 0
     assert runner.invoke(cli, ["check", TOY, proof]).exit_code == 1
+
+
+def test_a_bound_that_is_not_proved_is_refused(tmp_path: Path) -> None:
+    plan, path = tmp_path / "plan.json", tmp_path / "best.json"
+    assert CliRunner().invoke(cli, ["schedule", TOY, "--scheduler", "vllm", "-o", str(plan)]).exit_code == 0
+    solved = CliRunner().invoke(cli, ["solve", TOY, "--time-limit", "20", "-o", str(path)])
+    assert solved.exit_code == 0
+    words = (TOY, plan, "--bound", path, "--time-limit", "1", "--metric")
+    assert invoke(*words, "makespan").exit_code == 0
+    claim = json.loads(path.read_text())
+    claim["lower_bound"] = "0.08"
+    path.write_text(json.dumps(claim))
+    done = invoke(*words, "makespan")
+    assert done.exit_code == 2
+    assert f"{path}: bounds[0]: the bound 0.08 is not proved: " in done.output

@@ -249,6 +249,16 @@ def test_evidence_that_is_none(key: str, value: object, fault: str) -> None:
         check(shown(of), json.loads(json.dumps(certificate)))
 
 
+def test_chunks_may_be_free() -> None:
+    """A piece without a fixed time, and none for prefill: prompts are split as often as one likes."""
+    cost = CostModel([("0.01", "0"), ("0", "0.0001")], ("0.0003", "0.00000026"), ("0", "0.0000000015"))
+    for of in (crowd(), crowd(2)):
+        of = replace(of, cost=cost, groups=tuple(replace(g, input_tokens=100) for g in of.groups))
+        bound = lingering_bound(of)
+        assert bound is not None
+        assert check_evidence(of, bound) == bound.value
+
+
 def test_where_a_decode_takes_no_time_there_is_none() -> None:
     of = crowd()
     assert lingering_bound(replace(of, cost=CostModel([("0", "0.001")], ("0", "0"), ("0.5", "0")))) is None

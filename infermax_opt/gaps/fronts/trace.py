@@ -2,7 +2,7 @@
 
 For weights u, v >= 0, a lower bound L on u x + v y leaves no schedule below that line.  Of a point (x, y)
 the *gap* is 1 - t with the largest t such that (t x, t y) is not above all lines: no schedule has both
-metrics lower by more than this share.
+metrics lower by more than this share.  It is 0 where one of them is 0 already.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ class Front(ShownRows):
     def gap(self, point: Point) -> Fraction:
         """Share by which no schedule has both metrics lower."""
         sums = ((plane, plane.u * point.x + plane.v * point.y) for plane in self.half_planes)
-        return 1 - max((plane.bound.value / total for plane, total in sums if total), default=Fraction(0))
+        # What is 0 can be no lower.
+        reached = (plane.bound.value / total if total else Fraction(1) for plane, total in sums)
+        return 1 - max(reached, default=Fraction(0))
 
 
 def trace_front(

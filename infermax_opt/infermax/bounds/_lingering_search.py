@@ -208,9 +208,10 @@ class _Search:
             np.zeros((2, cells + 1)),
             np.zeros((len(shares), 2)),
         )
+        chunk = max(1, self.setting.chunk)  # free ones, as many as one likes: what prompts pay rises at once
         total, self.steps = _kernel()(
             self.ends, full, np.maximum(shares.min(), present) + full**2, self.kinds, self.rows, self.number,
-            self.setting.chunk / self.setting.step, slopes, own,
+            chunk / self.setting.step, slopes, own,
         )  # fmt: skip
         roots, sums = full[:-1], np.append(0.0, np.cumsum(slopes[1]))
         paid = np.where(gone, 0.0, sums[last] - sums[self.begun] + weight * slopes[1][last])

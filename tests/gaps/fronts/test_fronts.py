@@ -183,9 +183,16 @@ def test_a_gap_is_the_share_by_which_both_may_fall() -> None:
     instance: Instance = read_instance(TOY)
     axis = Axis("makespan", "makespan")
     front = trace_front(instance, "mean_e2e", "makespan", directions=2, time_limit=10)
-    assert front.gap(Point(Fraction(0), Fraction(0), "nobody", None)) == 1  # type: ignore[arg-type]
+    best = min(plane.bound.value for plane in front.half_planes if not plane.u)
+    assert front.gap(Point(Fraction(10**6), 2 * best, "nobody", None)) == Fraction(1, 2)  # type: ignore[arg-type]
     assert axis.shown(Fraction(2)) == 2
     assert Axis("rate", "makespan", "", Quotient("makespan", 6)).shown(Fraction(0)) is None
+
+
+def test_what_is_0_can_be_no_lower() -> None:
+    easy = replace(read_instance(TOY), objective=Objective.of("missed"))
+    front = trace_front(easy, "makespan", "missed", directions=2, time_limit=2)
+    assert [(point.y, front.gap(point)) for point in front.points] == [(0, 0)]
 
 
 def slots() -> Instance:

@@ -255,6 +255,7 @@ def plan(
         --split 131072/50e9
     """  # noqa: D301
     from infermax_opt.files.proofs import check_folder
+    from infermax_opt.files.text import counted
     from infermax_opt.files.writing import all_written
     from infermax_opt.fleet.report import plan_to_json
     from infermax_opt.fleet.report_text import plan_text
@@ -275,13 +276,16 @@ def plan(
     trace = read_trace(
         trace_file, form, time_unit=options["time_unit"], first=options["first"], window=options["window"]
     )
+    for reason, count in trace.dropped.items():
+        click.echo(f"infermax-opt: {trace_file}: left out {counted(count, 'requests')}: {reason}", err=True)
     kinds = _machine_types(machines, options)
     _check_names(machines, kinds, asked.split)
     everything = Sweep(kinds, rates, asked, fleets, options["mix"], options["time_limit"])
     found = sweep(trace, everything, progress_printer(progress))
     with all_written():
-        proofs = {} if certificates is None else write_certificates(found, certificates, trace_file)
-        value = plan_to_json(found, asked, os.path.basename(trace_file), proofs)
+        others = [name for name in (output, *outputs_of(output)) if name is not None]
+        proofs = {} if certificates is None else write_certificates(found, certificates, trace_file, others)
+        value = plan_to_json(found, asked, os.path.basename(trace_file), proofs, trace.dropped)
         write_plan(value, found.rows, output, None if as_json else plan_text(found, asked))
     return FAILED if any(row.never for row in found.rows) else DONE
 

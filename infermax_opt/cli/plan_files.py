@@ -10,6 +10,8 @@ from infermax_opt.cli.console import is_input, save, wrote
 from infermax_opt.core.exact import decimal_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from infermax_opt.fleet.plan_row import PlanRow
     from infermax_opt.fleet.report import Proofs
     from infermax_opt.fleet.sweep import Plan
@@ -51,34 +53,38 @@ def write_plan(value: dict[str, Any], rows: list[PlanRow], output: str | None, t
         wrote(*made)
 
 
-def write_certificates(plan: Plan, folder: str, trace_file: str) -> dict[int, Proofs]:
+def write_certificates(plan: Plan, folder: str, trace_file: str, outputs: Sequence[str]) -> dict[int, Proofs]:
     """Write all proofs of a plan into a folder, each to a file of its own; those of rows by their places.
 
-    A proof never replaces an input of the command: it gets a number behind its name then.
+    A proof has never the path of an input or another output of the command: it gets a number behind its name
+    then.  One that cannot be written is named by no row.
 
     Parameters
     ----------
     plan : Plan
     folder, trace_file : str
+    outputs : sequence of str
+        Other files that the command writes.
     """
     from infermax_opt.files.proofs import made_folder
-    from infermax_opt.files.writing import dump_json
+    from infermax_opt.files.writing import dump_json, is_unwritten
     from infermax_opt.fleet.report import Proofs
 
     made_folder(folder)
     taken: dict[str, int] = {}
+    kept = {os.path.realpath(output) for output in outputs}
 
-    def written(certificate: dict[str, Any], wanted: str) -> str:
+    def written(certificate: dict[str, Any], wanted: str) -> str | None:
         # A profile may have any name, and several rows may have one: a path is made of neither.
         name, path = re.sub(r"[^\w.-]", "_", wanted).lstrip("."), ""
-        while not path or is_input(path, trace_file):
+        while not path or is_input(path, trace_file) or os.path.realpath(path) in kept:
             taken[name] = taken.get(name, 0) + 1
             again = f"-{taken[name]}" if taken[name] > 1 else ""
             path = os.path.join(folder, f"{name}{again}.json")
         dump_json(certificate, path)
-        return path
+        return None if is_unwritten(path) else path
 
-    found, known, apart, pools = {}, dict[str, str](), None, tuple[str, ...]()
+    found, known, apart, pools = {}, dict[str, str | None](), None, tuple[str | None, ...]()
     for k, row in enumerate(plan.rows):
         kind = f"{row.machine.name} {row.machine.variant.words.replace(' ', '')}".strip()
         stem, question = f"{kind}-rate{decimal_text(row.rate)}", row.question.sha256

@@ -19,7 +19,7 @@ from infermax_opt.files.page import (
     section,
     table,
 )
-from infermax_opt.files.text import UNKNOWN
+from infermax_opt.files.text import UNKNOWN, counted
 from infermax_opt.fleet.figures import share
 from infermax_opt.fleet.page_words import (
     STATUSES,
@@ -348,7 +348,7 @@ def _proof(name: str | None, folder: str) -> Any:
 
 def _assumptions(plan: Mapping[str, Any]) -> str:
     """What the numbers hold for."""
-    row = plan["rows"][0]
+    row = min(plan["rows"], key=lambda row: row["left_out"])
     tokens = f"{row['output_tokens']:,} output token{'s' * (row['output_tokens'] != 1)}"
     span = f"{row['requests']:,} request{'s' * (row['requests'] != 1)} of {plan['trace']}, {tokens}"
     said = [
@@ -373,6 +373,8 @@ def _assumptions(plan: Mapping[str, Any]) -> str:
     if plan["predict_errors"]:
         drawn = f"seed {plan['seed']}; the lower bounds hold for all of them"
         said.append(("\u00b1 %", f"outputs are predicted: times 1 + e, e normal with that spread, {drawn}"))
+    for reason, count in plan.get("trace_left_out", {}).items():
+        said.append(("not asked", f"{counted(count, 'requests')} of {plan['trace']}: {reason}"))
     if any(row["left_out"] for row in plan["rows"]):
         left = ", ".join(f"{name} {some[0]['left_out']}" for name, some in _by_machine(plan["rows"]).items())
         said.append(("left out", f"requests that no machine of the type can hold: {left}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from infermax_opt.files.text import counted
 from infermax_opt.fleet.figures import bounds, share
 
 __all__ = [
@@ -63,10 +64,11 @@ def at_reference(rows: Sequence[Row]) -> list[Row]:
     ]
     by_cost = all(row["price_per_hour"] is not None for row in some)
 
-    def order(row: Row) -> tuple[bool, float]:
+    def order(row: Row) -> tuple[int, bool, float]:
+        # Who serves more of the trace comes first: the others' numbers are about fewer requests.
         if row["upper"] is None:
-            return row["lower"] is None, float("inf")
-        return False, row["upper"] * (row["price_per_hour"] if by_cost else 1)
+            return row["left_out"], row["lower"] is None, float("inf")
+        return row["left_out"], False, row["upper"] * (row["price_per_hour"] if by_cost else 1)
 
     return sorted(some, key=order)
 
@@ -77,18 +79,25 @@ def answer(plan: Mapping[str, Any]) -> str:
     best = rows[0]
     limits = " and ".join(f"{LIMITS[name]} {limit:g} s" for name, limit in plan["slo"].items())
     many = "request" if best["requests"] == 1 else f"{best['requests']:,} requests"
-    who = f"{share(plan['share'])} of the {many} at rate {best['rate']:g}"
+    fit = f" that fit {best['machine']}" if best["left_out"] else ""
+    who = f"{share(plan['share'])} of the {many}{fit} at rate {best['rate']:g}"
     if best["lower"] is None:
         if any(row["split_lower"] is not None for row in rows):
             return f"No number of machines that prefill and decode keeps {limits} for {who}; pools apart may."
         return f"No number of machines keeps {limits} for {who}, of whatever type asked for."
     if best["upper"] is None:
         return f"To keep {limits} for {who} takes at least {best['lower']} x {best['machine']}."
-    return f"To keep {limits} for {who}, {enough(best)}{price(best)}."
+    return f"To keep {limits} for {who}, {_enough(best)}{price(best)}."
 
 
 def enough(row: Row) -> str:
-    """What is known of a row, in words."""
+    """What is known of a row, in words; also of how many requests it says nothing, as they do not fit."""
+    left = row["left_out"]
+    without = f" without {counted(left, 'requests')} of the trace, which it cannot hold" if left else ""
+    return f"{_enough(row)}{without}"
+
+
+def _enough(row: Row) -> str:
     name, lower, upper = row["machine"], row["lower"], row["upper"]
     if lower is None:
         return f"no number of {name} is enough"

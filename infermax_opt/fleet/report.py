@@ -165,7 +165,11 @@ def _windows(found: Autoscaled | None) -> list[dict[str, Any]]:
 
 
 def plan_to_json(
-    plan: Plan, options: PlanOptions, trace: str = "", certificates: Mapping[int, Proofs] | None = None
+    plan: Plan,
+    options: PlanOptions,
+    trace: str = "",
+    certificates: Mapping[int, Proofs] | None = None,
+    dropped: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """A plan as JSON.
 
@@ -177,11 +181,14 @@ def plan_to_json(
         Its name.
     certificates : mapping of int to Proofs, optional
         Files by the places of the rows whose proofs they are.
+    dropped : mapping of str to int, optional
+        Requests of the trace that are in no row, by reason.
     """
     certificates, rows = certificates or {}, plan.rows
     return {
         "schema": SCHEMAS["plan"],
         "trace": trace,
+        "trace_left_out": dict(dropped or {}),
         "slo": {name: float(limit) for name, limit in options.slo.given().items()},
         "share": float(options.share),
         "ttft_from": "arrival",

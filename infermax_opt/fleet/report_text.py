@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from infermax_opt.core.exact import decimal_text
-from infermax_opt.files.text import UNKNOWN, aligned
+from infermax_opt.files.text import UNKNOWN, aligned, counted
 from infermax_opt.fleet.autoscaling import Autoscaled
 from infermax_opt.fleet.figures import bounds, cell, share, short
 from infermax_opt.fleet.machine_types import AS_GIVEN
@@ -98,6 +98,9 @@ def _remarks(row: PlanRow) -> list[str]:
         )
         lines.append(said)
         lines += [f"  {reason}" for reason in row.impossible]
+    if row.left_out:
+        left, they = counted(len(row.left_out), "requests"), "it does" if len(row.left_out) == 1 else "they do"
+        lines.append(f"{name}: without {left} of the trace, as {they} not fit")
     if not row.bound.certified:
         lines.append(f"{name}: {NOT_CERTIFIED}")
     elif not row.certified:

@@ -72,6 +72,21 @@ def test_a_proof_gets_a_number_behind_its_name_instead() -> None:
     assert json.loads(Path("fast-rate1-2.json").read_text())["machines"] == 1
 
 
+def test_a_proof_and_a_plan_of_one_path_are_two_files() -> None:
+    done = run(*f"{PLAN} --machines fast.json --certificates . -o fast-rate1.html".split())
+    assert done.exit_code == 0, done.output
+    assert json.loads(Path("fast-rate1.json").read_text())["rows"][0]["certificate"] == "./fast-rate1-2.json"
+    assert json.loads(Path("fast-rate1-2.json").read_text())["machines"] == 1
+
+
+def test_no_row_names_a_proof_that_could_not_be_written() -> None:
+    Path("fast-rate1.json").mkdir()
+    done = run(*f"{PLAN} --machines fast.json --certificates . -o p.html".split())
+    assert done.exit_code == 2, done.output
+    assert "fast-rate1.json: cannot be written: is a directory" in done.stderr
+    assert json.loads(Path("p.json").read_text())["rows"][0]["certificate"] is None
+
+
 @pytest.mark.parametrize("output", ["new/", "fast.json/"])
 def test_a_folder_is_no_output(output: str) -> None:
     done = run("solve", "i.json", "-o", output)

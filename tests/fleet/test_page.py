@@ -209,7 +209,7 @@ def test_the_cheapest_comes_first_even_if_all_arrive_at_once() -> None:
             "machine": name, "rate": 1.0, "requests": 1, "lower": lower, "upper": upper,
             "price_per_hour": each, "cost_per_million_lower": None, "cost_per_million_upper": None,
             "predict_error": None,
-            "cost_factor": 1.0, "overhead": 0.0,
+            "cost_factor": 1.0, "overhead": 0.0, "left_out": 0,
         }
         for name, lower, upper, each in (
             ("none", None, None, 1), ("open", 2, None, 1), ("many", 3, 3, 2), ("dear", 1, 1, 5)
@@ -231,11 +231,32 @@ def test_files_beside_a_page_are_no_inputs(plan: dict[str, Any]) -> None:
     assert "trace.csv: is an input of this command" in done.stderr
 
 
+def test_who_holds_less_of_the_trace_comes_last_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    head = "arrived_at,num_prefill_tokens,num_decode_tokens"
+    Path("t.csv").write_text("\n".join([head, "0,9,2", "1,90,2", "2,9,0", "3,9,3", ""]))
+    for name, capacity in (("small", 50), ("large", 500)):
+        cost = {"batch": [["0.01", "0"]], "decode": ["0", "0"], "prefill": ["0", "0"], "attention": "square"}
+        Path(f"{name}.json").write_text(json.dumps({"name": name, "kv_capacity": capacity, "cost": cost}))
+    asked = "plan t.csv --format vidur --machines small.json,large.json --ttft 1 --skip-unfit -o u.html"
+    done = CliRunner().invoke(cli, asked.split())
+    assert done.exit_code == 0, done.output
+    assert "t.csv: left out 1 request: no output tokens" in done.stderr
+    assert "small at rate 1: without 1 request of the trace, as it does not fit" in done.output
+    page, value = Path("u.html").read_text(), json.loads(Path("u.json").read_text())
+    assert value["trace_left_out"] == {"no output tokens": 1}
+    assert "99 % of the 3 requests at rate 1, 1 x large is enough" in page
+    assert "1 x small is enough without 1 request of the trace, which it cannot hold" in page
+    assert "3 requests of t.csv" in page
+
+
 def test_answers_where_one_pool_is_not_enough() -> None:
     row: dict[str, Any] = {
         "machine": "slow", "type": "slow", "rate": 1.0, "requests": 30, "lower": None, "upper": None,
         "price_per_hour": None, "split_lower": None, "split_never": True, "predict_error": None,
-        "cost_factor": 1.0, "overhead": 0.0,
+        "cost_factor": 1.0, "overhead": 0.0, "left_out": 0,
     }  # fmt: skip
     plan: dict[str, Any] = {"rows": [row], "slo": {"ttft": 1}, "share": 1}
     assert answer(plan).startswith("No number of machines keeps")

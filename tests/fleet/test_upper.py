@@ -14,6 +14,7 @@ from infermax_opt.fleet.replay import members_of, replay_fleet
 from infermax_opt.fleet.routing import policies
 from infermax_opt.fleet.routing.policies import ABOUT, POLICIES, Router
 from infermax_opt.fleet.upper import fewest_machines
+from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
@@ -36,6 +37,18 @@ def stream(seed: int, requests: int = 60) -> FleetQuestion:
     return FleetQuestion(
         Instance(f"s{seed}", tuple(groups), system, PAPER, policy, "missed"), Fraction(9, 10)
     )
+
+
+@pytest.mark.parametrize("slo", [{"ttft": "0.01", "tpot": "0.01"}, {"e2e": "0.04"}])
+def test_who_meets_a_limit_exactly_is_in_time(slo: dict[str, str]) -> None:
+    """At a thirtieth of them or more, clocks of floats are late by a hair."""
+    groups = tuple(RequestGroup(f"r{k}", 10, 4, k, slo=slo) for k in range(30))
+    cost = CostModel([("0.01", "0")], ("0", "0"), ("0", "0"))
+    each = Instance("exact", groups, System(1000, 100, 100), cost, Policy(), "missed")
+    found = fewest_machines(FleetQuestion(each, Fraction(1)), 1)
+    assert found is not None
+    assert found.machines == 1
+    assert set(found.attained.values()) == {30}
 
 
 @in_blocks(campaign(4, 200), 4)

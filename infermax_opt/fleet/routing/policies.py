@@ -46,6 +46,8 @@ PLAIN_WORK_LOADED = 10
 UNCOMPILED = 200_000
 #: Limit of a request that was promised none, seconds.
 FOREVER = 1e9
+#: By what part of a limit, and of the moment of an arrival, clocks of floats may be late for nothing.
+ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,8 @@ class Limits:
     Attributes
     ----------
     arrival, ttft, tpot, e2e : array of float, (n,)
-        Seconds; `FOREVER` where there is no limit.
+        Seconds; `FOREVER` where there is no limit.  Limits are raised by a hair, so that rounded clocks are not
+        late for who meets one exactly; the exact replay says who does.
     """
 
     def __init__(self, question: FleetQuestion):
@@ -164,7 +167,10 @@ class Limits:
 
         requests = question.workload.requests
         self.arrival = np.array([float(r.arrival) for r in requests])
-        self.ttft, self.tpot, self.e2e = (_limits_of(question, name) for name in ("ttft", "tpot", "e2e"))
+        hair = ROUNDING * (1 + self.arrival)
+        self.ttft, self.tpot, self.e2e = (
+            (1 + ROUNDING) * _limits_of(question, name) + hair for name in ("ttft", "tpot", "e2e")
+        )
         self._steps = np.array([r.output_tokens - 1 for r in requests], np.int64)
 
     def late(self, route: Any, first: Any, last: Any) -> Any:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AS_JSON", "MAX_SIZE", "PROGRESS", "Program",
     "check_inputs", "check_output", "check_outputs_differ", "not_done", "output_option",
-    "progress_printer", "save", "say", "telling_untried", "wrote",
+    "progress_printer", "save", "say", "tell_dropped", "telling_untried", "wrote",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -353,6 +353,22 @@ def progress_printer(wanted: bool | None = None) -> Callable[[object], None] | N
 
     tell_compiling(show)
     return show
+
+
+def tell_dropped(path: str, reasons: Mapping[str, int]) -> None:
+    """Say on standard error how many requests of a trace are left out.
+
+    Parameters
+    ----------
+    path : str
+        Of the trace.
+    reasons : mapping of str to int
+        How many, by reason.
+    """
+    from infermax_opt.files.text import counted
+
+    for reason, count in reasons.items():
+        click.echo(f"infermax-opt: {path}: left out {counted(count, 'requests')}: {reason}", err=True)
 
 
 def telling_untried(show: Callable[[object], None] | None) -> Callable[[ProgressEvent], None]:

@@ -9,7 +9,16 @@ import click
 from click.core import ParameterSource
 
 from infermax_opt.cli.completion import files
-from infermax_opt.cli.console import AS_JSON, DONE, MAX_SIZE, check_output, output_option, save, wrote
+from infermax_opt.cli.console import (
+    AS_JSON,
+    DONE,
+    MAX_SIZE,
+    check_output,
+    output_option,
+    save,
+    tell_dropped,
+    wrote,
+)
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.garbage import uncollected
 from infermax_opt.core.options import window
@@ -133,7 +142,6 @@ def import_(
     """  # noqa: D301
     from infermax_opt.api.imports import made_of
     from infermax_opt.files.instances import write_instance
-    from infermax_opt.files.text import counted
     from infermax_opt.foreign.traces import read_trace
 
     check_output(output, trace_file)
@@ -149,8 +157,7 @@ def import_(
         write_instance(made.instance, output)
     for remark in remarks:
         click.echo(f"infermax-opt: {trace_file}: {remark}", err=True)
-    for reason, count in made.left_out.items():
-        click.echo(f"infermax-opt: {trace_file}: left out {counted(count, 'requests')}: {reason}", err=True)
+    tell_dropped(trace_file, made.left_out)
     summary, text = _summary(made)
     save(summary, None, None if as_json else text)
     if not as_json:

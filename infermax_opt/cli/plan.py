@@ -18,6 +18,7 @@ from infermax_opt.cli.console import (
     check_output,
     output_option,
     progress_printer,
+    tell_dropped,
 )
 from infermax_opt.cli.options import TRACE_FORMATS, seed_option
 from infermax_opt.cli.plan_files import outputs_of, write_certificates, write_plan
@@ -254,8 +255,6 @@ def plan(
       infermax-opt plan azure.csv --format azure --machines llama-3.1-8b_h100 --ttft 1 --tpot 0.05 \\
         --split 131072/50e9
     """  # noqa: D301
-    from infermax_opt.files.proofs import check_folder
-    from infermax_opt.files.text import counted
     from infermax_opt.files.writing import all_written
     from infermax_opt.fleet.report import plan_to_json
     from infermax_opt.fleet.report_text import plan_text
@@ -264,30 +263,34 @@ def plan(
 
     if options["mix"] and options["prices"] is None:
         raise InputError("needs the prices of the types: --prices", field="mix")
-    if output is not None and output.lower().endswith((".html.gz", ".csv.gz")):
-        raise InputError("a page or a table is not compressed; name it .html or .csv", source=output)
-    for name in (output, *outputs_of(output)):
-        check_output(name, trace_file)
-    if certificates is not None:
-        check_folder(certificates)
+    _check_outputs(output, certificates, trace_file)
     if options["decode_machine"] is not None and options["split"] is None:
         raise InputError("needs the time of a transfer: --split", field="decode-machine")
     asked = _asked(share, schedulers, compare, skip_unfit, options)
     trace = read_trace(
         trace_file, form, time_unit=options["time_unit"], first=options["first"], window=options["window"]
     )
-    for reason, count in trace.dropped.items():
-        click.echo(f"infermax-opt: {trace_file}: left out {counted(count, 'requests')}: {reason}", err=True)
+    tell_dropped(trace_file, trace.dropped)
     kinds = _machine_types(machines, options)
     _check_names(machines, kinds, asked.split)
     everything = Sweep(kinds, rates, asked, fleets, options["mix"], options["time_limit"])
     found = sweep(trace, everything, progress_printer(progress))
     with all_written():
-        others = [name for name in (output, *outputs_of(output)) if name is not None]
-        proofs = {} if certificates is None else write_certificates(found, certificates, trace_file, others)
+        proofs = {} if certificates is None else write_certificates(found, certificates, trace_file, output)
         value = plan_to_json(found, asked, os.path.basename(trace_file), proofs, trace.dropped)
         write_plan(value, found.rows, output, None if as_json else plan_text(found, asked))
     return FAILED if any(row.never for row in found.rows) else DONE
+
+
+def _check_outputs(output: str | None, certificates: str | None, trace_file: str) -> None:
+    from infermax_opt.files.proofs import check_folder
+
+    if output is not None and output.lower().endswith((".html.gz", ".csv.gz")):
+        raise InputError("a page or a table is not compressed; name it .html or .csv", source=output)
+    for name in (output, *outputs_of(output)):
+        check_output(name, trace_file)
+    if certificates is not None:
+        check_folder(certificates)
 
 
 def _asked(

@@ -10,8 +10,6 @@ from infermax_opt.cli.console import is_input, save, wrote
 from infermax_opt.core.exact import decimal_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from infermax_opt.fleet.plan_row import PlanRow
     from infermax_opt.fleet.report import Proofs
     from infermax_opt.fleet.sweep import Plan
@@ -53,7 +51,7 @@ def write_plan(value: dict[str, Any], rows: list[PlanRow], output: str | None, t
         wrote(*made)
 
 
-def write_certificates(plan: Plan, folder: str, trace_file: str, outputs: Sequence[str]) -> dict[int, Proofs]:
+def write_certificates(plan: Plan, folder: str, trace_file: str, output: str | None) -> dict[int, Proofs]:
     """Write all proofs of a plan into a folder, each to a file of its own; those of rows by their places.
 
     A proof has never the path of an input or another output of the command: it gets a number behind its name
@@ -63,8 +61,8 @@ def write_certificates(plan: Plan, folder: str, trace_file: str, outputs: Sequen
     ----------
     plan : Plan
     folder, trace_file : str
-    outputs : sequence of str
-        Other files that the command writes.
+    output : str or None
+        Where the plan goes.
     """
     from infermax_opt.files.proofs import made_folder
     from infermax_opt.files.writing import dump_json, is_unwritten
@@ -72,7 +70,7 @@ def write_certificates(plan: Plan, folder: str, trace_file: str, outputs: Sequen
 
     made_folder(folder)
     taken: dict[str, int] = {}
-    kept = {os.path.realpath(output) for output in outputs}
+    kept = {os.path.realpath(name) for name in (output, *outputs_of(output)) if name is not None}
 
     def written(certificate: dict[str, Any], wanted: str) -> str | None:
         # A profile may have any name, and several rows may have one: a path is made of neither.

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from infermax_opt.cli.completion import files
+from infermax_opt.cli.console import tell_dropped
 from infermax_opt.cli.options import TRACE_FORMATS
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.lengths import MOST_ERROR
@@ -141,7 +142,6 @@ def _of_trace(
 ) -> Stream:
     from infermax_opt.cluster.data.formats import stream_of_trace
     from infermax_opt.files.json import STANDARD
-    from infermax_opt.files.text import counted
     from infermax_opt.foreign.traces import read_trace
 
     machine, slo = chosen_worker(worker, ttft, atgt)
@@ -152,6 +152,5 @@ def _of_trace(
         trace, name, machine, slo, error=predict_error, seed=seed, skip_unfit=skip_unfit,
         **{key: value for key, value in options.items() if value is not None},
     )  # fmt: skip
-    for reason, count in left.dropped.items():
-        click.echo(f"infermax-opt: {path}: left out {counted(count, 'requests')}: {reason}", err=True)
+    tell_dropped(path, left.dropped)
     return stream

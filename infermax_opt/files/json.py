@@ -127,7 +127,7 @@ def not_text(error: UnicodeDecodeError, at: int) -> str:
 
 @contextlib.contextmanager
 def _opened(name: str) -> Iterator[tuple[IO[bytes], bool]]:
-    """A file to read from its start, and whether it is gzipped; of what comes by a pipe, its first bytes tell."""
+    """A file to read from its start, and whether it is gzipped; of pipes, their first bytes tell."""
     if name != STANDARD and not str(name).startswith(HANDED):
         with open(name, "rb") as handle:
             yield handle, name.endswith(".gz")

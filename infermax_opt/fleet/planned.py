@@ -194,6 +194,8 @@ class Search:
         self._known: dict[int, Iterator[Tried]] = {}
 
     def _tried(self, machines: int, way: Plan, refused: list[int]) -> Tried:
+        if self.tell is not None:
+            self.tell(planning(machines))
         pilot = self.dispatcher.pilot(machines, way, refused)
         good = len(self.question.workload.requests) - len(pilot.missed)
         self.attained[machines] = max(good, self.attained.get(machines, 0))
@@ -354,14 +356,8 @@ def fewest_planned(
     """
     asked = Asked(Dispatcher(question), question.spare, bound.missed)
     search, least = Search(question, asked, tell), max(1, bound.machines or 1)
-
-    def reached(machines: int) -> bool:
-        if tell is not None:
-            tell(planning(machines))
-        return search.reached(machines)
-
     most = min(MOST, len(question.workload.requests)) if below is None else below - 1
-    high = fewest(reached, least, most)
+    high = fewest(search.reached, least, most)
     if high is None:
         return None
     found = search.verified(high)

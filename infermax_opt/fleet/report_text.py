@@ -82,6 +82,14 @@ def _table(plan: Plan) -> list[tuple[str, ...]]:
     return table
 
 
+def _left_out(name: str, count: int) -> list[str]:
+    """What a row is not about."""
+    if not count:
+        return []
+    they = "it does" if count == 1 else "they do"
+    return [f"{name}: without {counted(count, 'requests')} of the trace, as {they} not fit"]
+
+
 def _remarks(row: PlanRow) -> list[str]:
     """What else is known of a row."""
     kind = f"{row.machine.name} {row.machine.variant.words}".strip()
@@ -98,9 +106,7 @@ def _remarks(row: PlanRow) -> list[str]:
         )
         lines.append(said)
         lines += [f"  {reason}" for reason in row.impossible]
-    if row.left_out:
-        left, they = counted(len(row.left_out), "requests"), "it does" if len(row.left_out) == 1 else "they do"
-        lines.append(f"{name}: without {left} of the trace, as {they} not fit")
+    lines += _left_out(name, len(row.left_out))
     if not row.bound.certified:
         lines.append(f"{name}: {NOT_CERTIFIED}")
     elif not row.certified:

@@ -80,10 +80,10 @@ class _Watch:
         self.until = None if time_limit is None else time.monotonic() + time_limit
 
     def __call__(self, text: str) -> None:
-        self.last = text
+        again, self.last = text == self.last, text
         if self.known.rows and self.until is not None and time.monotonic() > self.until:
             raise Stopped
-        if self.tell is not None:
+        if self.tell is not None and not again:
             self.tell(text)
 
 

@@ -6,13 +6,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, combinations, islice, product
+from itertools import accumulate, combinations, islice, pairwise, product
+from typing import Any
 
 import pytest
 
 from infermax_opt.files.traces import Trace, TraceRequest
 from infermax_opt.fleet.bounds.pooled import pooled_bound
-from infermax_opt.fleet.dispatch import dispatcher
+from infermax_opt.fleet.dispatch import _promises, dispatcher
 from infermax_opt.fleet.dispatch.dispatcher import Dispatcher, Way, dispatches
 from infermax_opt.fleet.dispatch.refusals import Refusals
 from infermax_opt.fleet.dispatch.stretches import Stretches
@@ -23,6 +24,8 @@ from infermax_opt.fleet.planned import (
     PROMISES,
     QUEUE,
     WAYS,
+    Asked,
+    Search,
     fewest_planned,
     may_plan,
     online_of,
@@ -310,6 +313,48 @@ def test_who_is_promised_may_move_to_another_machine() -> None:
     given = prompts([400, 400, 200, 200, 600], [Fraction(21, 20)] * 5)
     assert given.pilot(2, PROMISING[0]).missed == []
     assert given.pilot(1, PROMISING[0]).missed == [1, 4]
+
+
+def test_nobody_takes_the_place_of_one_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many come at once, most are refused, and tries would be as many as their squares."""
+    tried = 0
+
+    def counted(*given: Any) -> Any:
+        nonlocal tried
+        done, some = moved(*given)
+        tried += some
+        return done, some
+
+    moved = _promises.moved
+    monkeypatch.setattr(_promises, "moved", counted)
+    monkeypatch.setattr(dispatcher, "worthwhile", lambda *_: False)  # in plain Python
+    alike = prompts([400] * 40, [Fraction(1)] * 40).pilot(2, PROMISING[0])
+    assert (len(alike.missed), tried) == (36, 0)
+    sizes = [400 + k for k in range(40, 0, -1)]
+    assert len(prompts(sizes, [Fraction(1)] * 40).pilot(2, PROMISING[0]).missed) == 36
+    assert 40 < tried <= 40 * _promises.PLACES
+    monkeypatch.setattr(_promises, "PLACES", 1)
+    tried = 0
+    assert len(prompts(sizes, [Fraction(1)] * 40).pilot(2, PROMISING[0]).missed) == 36
+    assert tried == 40
+
+
+def test_a_search_tells_what_it_is_at_before_each_try() -> None:
+    told: list[str] = []
+    question = prompts_beside_decodes()
+    given = Dispatcher(question)
+    pilots = [0]
+
+    class Counting(Dispatcher):
+        def pilot(self, *asked: Any) -> Pilot:
+            pilots.append(len(told))
+            return given.pilot(*asked)
+
+    search = Search(question, Asked(Counting(question), 0, ()), told.append)
+    list(islice(search.candidates(1), 20))
+    assert set(told) == {"planning 1 machine"}
+    assert len(pilots) > 10
+    assert all(after > before for before, after in pairwise(pilots))
 
 
 def test_prompts_come_first_where_decoding_can_make_up_for_it() -> None:

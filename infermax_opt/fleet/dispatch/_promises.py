@@ -44,6 +44,10 @@ from infermax_opt.fleet.dispatch._state import (
 
 __all__ = ["HELPERS", "dispatch_loop"]
 
+#: Places of others that are tried for all requests together, as a multiple of their number: where many come
+#: at once, and most are refused, there would be as many for each.
+PLACES = 4
+
 
 def take(limits: Any, jobs: Any, fleet: Any, k: Any, i: Any) -> None:
     """Put a request among the prompts of a machine, in the order of their dates."""
@@ -215,23 +219,36 @@ def placed(
             return True
 
 
-def moved(limits: Any, jobs: Any, trial: Any, fleet: Any, cost: Any, log: Any, i: Any, now: Any) -> Any:
-    """Whether a request takes the place of another one, which another machine takes."""
+def alike(jobs: Any, i: Any, other: Any) -> Any:
+    """Whether a request asks for no less than another one, for which all machines refuse it, too."""
+    sizes = jobs.inputs[i] == jobs.inputs[other] and jobs.outputs[i] == jobs.outputs[other]
+    dues = jobs.first_due[i] == jobs.first_due[other] and jobs.last_due[i] == jobs.last_due[other]
+    return sizes and dues and jobs.among[other] <= jobs.among[i]
+
+
+def moved(
+    limits: Any, jobs: Any, trial: Any, fleet: Any, cost: Any, log: Any, i: Any, now: Any, most: Any
+) -> Any:
+    """Whether a request takes the place of another one, which another machine takes; how many were tried."""
+    tried = 0
     for k in range(jobs.among[i]):
         # The latest first: they have most of their time left.
         for j in range(fleet.count[k, PROMPTS] - 1, -1, -1):
             other = fleet.prompts[k, j]
-            if jobs.done[other] > 0:
+            if jobs.done[other] > 0 or alike(jobs, i, other):
                 continue
+            if tried == most:
+                return False, tried
+            tried += 1
             drop(limits, jobs, fleet, k, other)
             # Nobody can go elsewhere where there is one machine.
             if len(fleet.clock) > 1 and promised(limits, jobs, trial, fleet, cost, log, k, i, now):
                 if placed(limits, jobs, trial, fleet, cost, log, other, k, now):
-                    return True
+                    return True, tried
                 jobs.route[i] = -1
                 drop(limits, jobs, fleet, k, i)
             take(limits, jobs, fleet, k, other)
-    return False
+    return False, tried
 
 
 def longest_of(jobs: Any, fleet: Any, k: Any, i: Any) -> Any:
@@ -265,6 +282,7 @@ def replaced(limits: Any, jobs: Any, trial: Any, fleet: Any, cost: Any, log: Any
 
 def promise_loop(limits: Any, jobs: Any, trial: Any, fleet: Any, cost: Any, log: Any) -> None:
     """Serve all requests as they arrive, or refuse them."""
+    left = PLACES * len(jobs.order)
     for place in range(len(jobs.order)):
         i = jobs.order[place]
         now = jobs.arrival[i]
@@ -273,7 +291,9 @@ def promise_loop(limits: Any, jobs: Any, trial: Any, fleet: Any, cost: Any, log:
                 advance(limits, jobs, fleet, cost, log, k, now)
             if placed(limits, jobs, trial, fleet, cost, log, i, -1, now):
                 continue
-            if not moved(limits, jobs, trial, fleet, cost, log, i, now):
+            done, tried = moved(limits, jobs, trial, fleet, cost, log, i, now, left)
+            left -= tried
+            if not done:
                 replaced(limits, jobs, trial, fleet, cost, log, i, now)
     for k in range(len(fleet.clock)):
         advance(limits, jobs, fleet, cost, log, k, limits.until)
@@ -303,6 +323,6 @@ def dispatch_loop(limits: Any, jobs: Any, trial: Any, fleet: Any, cost: Any, log
 
 HELPERS = (
     *QUEUE, queue_loop, take, drop, note_state, mirrored, keeps_pace, late, hopeless, rehearsed, promised,
-    advance, more_batches, preferred, ask_all, placed, moved, longest_of, replaced, promise_loop,
+    advance, more_batches, preferred, ask_all, placed, alike, moved, longest_of, replaced, promise_loop,
 )  # fmt: skip
 """What `dispatch_loop` calls, callees first."""

@@ -158,8 +158,8 @@ class Limits:
     Attributes
     ----------
     arrival, ttft, tpot, e2e : array of float, (n,)
-        Seconds; `FOREVER` where there is no limit.  Limits are raised by a hair, so that rounded clocks are not
-        late for who meets one exactly; the exact replay says who does.
+        Seconds; `FOREVER` where there is no limit.  Limits are raised by a hair, so that rounded clocks are
+        not late for who meets one exactly; the exact replay says who does.
     """
 
     def __init__(self, question: FleetQuestion):

@@ -5,7 +5,8 @@ the instance with their low ends: cost and hash are those of the fastest machine
 ends.  Evidence of the kind
 
 - ``closed-form`` names the argument for the number of batches (``argument``, with its ``cut`` for
-  KV area and slots), the affine ``piece``, the arrival ``since`` which counts (seconds), and J0 of the
+  KV area, slots, spacing and releases; of KV beginning its ``price`` and ``kv``, prices of memory in the
+  first batches), the affine ``piece``, the arrival ``since`` which counts (seconds), and J0 of the
   spread squares (``reference``): see `infermax_opt.infermax.bounds.closed_form`;
 - ``occupancy`` holds the affine ``piece``, the ``exponent`` (a tick of the instance's cost model
   is 2**exponent units), the number ``young`` of first tokens left out, the ``potential`` in units, a

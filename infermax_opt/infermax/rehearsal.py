@@ -119,6 +119,7 @@ def _bounds() -> None:
     from infermax_opt.infermax.bounds._occupancy_knots import FirstKnots
     from infermax_opt.infermax.bounds._occupancy_priced import MemoryPrices, PricedBatches
     from infermax_opt.infermax.bounds._pace_spot import spot_prices
+    from infermax_opt.infermax.bounds.beginning import beginning_batches
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
     from infermax_opt.infermax.bounds.levels import Ladder
     from infermax_opt.infermax.bounds.lingering import lingering_bound
@@ -128,6 +129,7 @@ def _bounds() -> None:
 
     for search in (state_flow_bound, occupancy_bound, lagrangian_bound):
         search(_offline(1))
+    beginning_batches([(1, 40, 10)], 100, None, lambda: False)
     graph = OccupancyGraph(9, 2, ((2, 3, 2),), 9, 9, 9, 1, evictions=True, chunked=True)
     potential = np.zeros(graph.shape[1:], np.int64)
     prices = Prices(1, 1, 0, 0, 0, (0,), (0,))

@@ -180,6 +180,11 @@ MEMORY = {
     "potential": [[25165823980], [25165823980] * 4, [25165823980] * 7],
     "memory": {"kv": [0, 0, 1], "active": 3, "size": 1},
 }  # fmt: skip
+#: Memory that is free at first.
+BEGUN = {
+    "kind": "closed-form", "argument": "KV beginning", "since": "0", "piece": 0, "reference": 15,
+    "cut": {"price": 1300000, "kv": [0, 0, 0, 0, 0, 0, 1500000, 2900000, 3900000]},
+}  # fmt: skip
 #: A price of pairs.
 PAIRED = {
     "kind": "occupancy", "piece": 0, "exponent": 20, "young": 0,
@@ -298,6 +303,9 @@ def proved(instance: Instance, evidence: dict[str, Any]) -> Fraction:
     return prove(checked.Instance(read, None), Field(evidence, "evidence"))
 
 
+#: Kinds of proof that are of other instances than the first one, where each change proves less.
+OTHERS = ("ramp", "knee", "kv-releases", "kv-beginning")
+
 # --- certificates -----------------------------------------------------------------------------------
 
 
@@ -314,9 +322,7 @@ def searched(instance: AnyInstance) -> Iterator[Accepted]:
 
 def of_infermax() -> Iterator[Accepted]:
     """Of every kind of proof of every objective that has certificates."""
-    # The ramp is that of the roomy instance, the knee that of who takes turns, and releases are those that
-    # several share: each change proves less.
-    yield from (some for some in searched(offline()) if some.kind not in ("ramp", "knee", "kv-releases"))
+    yield from (some for some in searched(offline()) if some.kind not in OTHERS)
     yield written(offline(), "levels", LEVELS)
     yield written(offline(), "narrow-levels", NARROW)
     yield written(offline(), "levels-in-full", FULL)
@@ -329,6 +335,7 @@ def of_infermax() -> Iterator[Accepted]:
     yield from (some for some in searched(turns()) if some.kind == "knee")
     yield from (some for some in searched(beside()) if some.kind == "apart")
     yield from (some for some in searched(shared()) if some.kind == "kv-releases")
+    yield written(shared(), "kv-beginning", BEGUN)
     yield written(roomy(), "lagrangian-with-tokens", TOKENS)
     for some in searched(rigid()):
         if some.kind in ("separate-phases", "filling"):

@@ -91,6 +91,15 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("price-beyond-what-evictions-cost", "malformed", "cut", 10**12),
         ("price-below-0", "malformed", "cut", -1),
     ),
+    "kv-beginning": (
+        ("memory-free-longer", "claim", "cut.kv.6", 0),
+        ("memory-dearer", "claim", "cut.kv.8", up(10**7)),
+        ("price-of-0", "claim", "cut.price", 0),
+        ("price-beyond-what-evictions-cost", "malformed", "cut.price", 10**12),
+        ("price-below-0", "evidence", "cut.kv.0", -1),
+        ("more-batches-than-tokens", "evidence", "cut.kv", [0] * 10),
+        ("no-prices", "malformed", "cut", 7),
+    ),
     "state-flow": (
         ("price-raised", "evidence", "prices.first.0", up(10**12)),
         ("potential-raised", "evidence", "potential.1", up(10**12)),

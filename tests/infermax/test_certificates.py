@@ -29,6 +29,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.bounds.apart import apart_bound
+from infermax_opt.infermax.bounds.beginning import beginning_bound
 from infermax_opt.infermax.bounds.branching import branching_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.ramp import ramp_bound
@@ -70,10 +71,14 @@ def instance(name: str) -> Instance:
         "sizes": Instance("sizes", sizes, System(8, 50, 50), COST, Policy(preemption=False)),
         "exact": Instance("exact", two, System(7, 4, 4), replace(COST, attention="exact")),  # type: ignore[arg-type]
     }
+    made["beginning"] = replace(
+        made["offline"], name="beginning", groups=(RequestGroup("r", 1, 5, count=2),),
+        system=System(8, 50, 50), policy=Policy(preemption=False),
+    )  # fmt: skip
     return made[name]
 
 
-NAMES = ("offline", "arrivals", "separate", "blocks", "throughput", "exact")
+NAMES = ("offline", "arrivals", "separate", "blocks", "throughput", "exact", "beginning")
 
 
 @functools.cache
@@ -83,7 +88,8 @@ def bounds(of: Instance) -> list[LowerBound]:
     slow = [] if ramp_bound(of) is None else ["ramp"]
     apart = [] if apart_bound(of) is None else ["apart"]
     late = [] if of.offline else ["filling"]
-    sources = ["Lagrangian", *apart, *late, "knee", "occupancy", *slow, "state flow"]
+    begun = [] if beginning_bound(of) is None else ["KV beginning"]
+    sources = [*begun, "Lagrangian", *apart, *late, "knee", "occupancy", *slow, "state flow"]
     equal = len({(kind.input_tokens, kind.output_tokens) for kind in of.types}) == 1
     assert [bound.source for bound in searched if bound.source != "count branching"] == sources
     assert equal or len(searched) == len(sources)
@@ -131,7 +137,7 @@ def test_every_argument_has_certificates() -> None:
     assert seen - {None} == {
         "longest request", "prefill tail", "token budget", "KV area", "KV slots", "running limit",
         "separate phases", "arrivals", "KV age", "occupancy", "state flow", "Lagrangian", "filling", "ramp",
-        "knee", "apart", "count branching", "KV spacing", "KV releases",
+        "knee", "apart", "count branching", "KV spacing", "KV releases", "KV beginning",
     }  # fmt: skip
 
 

@@ -214,6 +214,13 @@ HOSTILE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
         endless(),
         {"kind": "closed-form", "argument": "KV releases", "since": "0", "reference": None, "cut": 0},
     ),
+    "first batches of many sizes": lambda: (
+        sizes(),
+        {
+            "kind": "closed-form", "argument": "KV beginning", "since": "0", "reference": None,
+            "cut": {"price": 0, "kv": [0] * 2**16},
+        },
+    ),
 }  # fmt: skip
 
 

@@ -31,12 +31,12 @@ that would serve them alone in no more time (dropping the others only shortens b
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds.age import aged_batches
@@ -46,13 +46,14 @@ from infermax_opt.infermax.bounds.least_work import Totals, spreads
 from infermax_opt.infermax.bounds.releases import SCALE as PRICE_SCALE
 from infermax_opt.infermax.bounds.releases import released_batches
 from infermax_opt.infermax.bounds.service import service_bounds
-from infermax_opt.infermax.bounds.sizes import LARGE, Sizes
+from infermax_opt.infermax.bounds.sizes import Sizes
 from infermax_opt.infermax.bounds.spacing import SCALE, spaced_batches
+from infermax_opt.infermax.bounds.squares import Squares, spread_squares
 from infermax_opt.infermax.bounds.trade_off import trade_off
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.objective import BY_COUNT, LINEAR, ratio
 
-__all__ = ["closed_form_bounds", "decode_presence", "presence_ticks"]
+__all__ = ["closed_form_bounds", "counted_bound", "decode_presence", "presence_ticks"]
 
 #: Where an instance keeps them: they are asked for again and again, and a million requests take seconds.
 MEMO = "closed form bounds"
@@ -148,35 +149,6 @@ def _sorted(bounds: Sequence[tuple[str, Fraction]]) -> list[LowerBound]:
     return [LowerBound(value, name, Proof.CLOSED_FORM) for name, value in ordered]
 
 
-class _Squares(NamedTuple):
-    """Attention work of the prompts and output tokens, by type, where splitting prompts saves work.
-
-    Attributes
-    ----------
-    work, outputs : array of whole numbers
-        Of 64 bits where the sum of the work needs no more, else Python's own; ticks and tokens.
-    """
-
-    work: Any
-    outputs: Any
-
-    @classmethod
-    def of(cls, instance: Instance, sizes: Sizes) -> _Squares:
-        """That of requests of some lengths."""
-        import numpy as np
-
-        i, o, count = sizes
-        p1 = instance.cost.ticks.p1
-        small = i.dtype == np.int64 and int((i**2 * count).sum()) * p1 < LARGE
-        kind = np.int64 if small else object
-        return cls(i.astype(kind) ** 2 * count.astype(kind) * p1, o.astype(kind))
-
-    def split(self, reference: int) -> tuple[Any, Any]:
-        """Work and most chunks of the prompts in so many batches; a product of chunks fits, too."""
-        kind = object if reference**2 >= LARGE else self.work.dtype
-        return self.work.astype(kind), reference - self.outputs.astype(kind) + 1
-
-
 class _Demand:
     """Some requests, and what every argument about them needs: each is formed once.
 
@@ -191,7 +163,7 @@ class _Demand:
         self.sizes = sizes
         self.counts = count_batches_of(instance, sizes)
         self.totals = Totals.of_sizes(instance, sizes)
-        self.squares = _Squares.of(instance, sizes) if spreads(instance) else None
+        self.squares = Squares.of(instance, sizes) if spreads(instance) else None
 
     @cached_property
     def rows(self) -> list[tuple[int, int, int]]:
@@ -221,6 +193,38 @@ def makespan_bounds(instance: Instance) -> list[LowerBound]:
     if not instance.offline:
         bounds.append(_arrival_bound(instance))
     return bounds
+
+
+def counted_bound(
+    instance: Instance, name: str, piece: int, argument: Callable[..., tuple[int, Any]]
+) -> LowerBound | None:
+    """A bound by batches of one affine piece that an argument counts, with a certificate.
+
+    Parameters
+    ----------
+    instance : Instance
+    name : str
+        Of the argument.
+    piece : int
+    argument : callable
+        Takes the requests' rows of input tokens, output tokens and number, and what a refill of the whole
+        memory is worth in parts of `releases.SCALE` of a batch, None without evictions.  Returns the batches,
+        and what a checker needs besides.
+
+    Returns
+    -------
+    LowerBound or None
+        None where another piece proves more, or there are no more batches than prefill.
+    """
+    demand = _Demand(instance, Sizes.of(instance.types))
+    batches, cut = argument(demand.rows, _release_worth(instance, piece))
+    if batches <= demand.counts.prefill:
+        return None
+    found = _cost(instance, demand, [batches if k == piece else 0 for k in range(len(instance.cost.batch))])
+    if found.piece != piece:
+        return None
+    counts = replace(demand.counts, cuts={name: cut})
+    return replace(_bound(instance, name, Fraction(0), name, found, counts), proof=Proof.CERTIFICATE)
 
 
 def _bound(
@@ -267,7 +271,7 @@ def _cost(instance: Instance, demand: _Demand, numbers: Sequence[int]) -> _Least
         total = alpha * batches + presence_ticks(instance, totals, counts, beta, batches)
         reference = None
         if demand.squares is not None:
-            spread, reference = _spread_squares(demand.squares, batches, alpha)
+            spread, reference = spread_squares(demand.squares, batches, alpha)
             total += totals.token_work(instance, piece) + spread
         else:
             total += totals.least_work(instance, piece)
@@ -350,36 +354,12 @@ def _aged(instance: Instance, demand: _Demand, piece: int) -> int:
 
 def _released(instance: Instance, demand: _Demand, piece: int) -> tuple[int, int]:
     """Batches of the release bound, as far as evictions do not pay, and its price."""
-    worth = None
-    if instance.policy.preemption:
-        slack, batch = _refilled(instance, piece)
-        worth = slack * PRICE_SCALE // batch
-    return released_batches(demand.rows, instance.system.kv_capacity, worth)
+    return released_batches(demand.rows, instance.system.kv_capacity, _release_worth(instance, piece))
 
 
-def _spread_squares(squares: _Squares, batches: int, alpha: int) -> tuple[int, int | None]:
-    """Least prefill work, plus alpha for each batch beyond `batches` that spreading it takes; J0."""
-    low = max(batches, int(squares.outputs.max()))
-
-    def slope(reference: int) -> int:
-        """Work saved per batch added, rounded up."""
-        work, chunks = squares.split(reference)
-        return int((-(-work // chunks**2)).sum())
-
-    reference, step = low, 1
-    while slope(reference) > alpha:
-        # The slope falls like 1/q**2, but for a rounding of one tick per type.
-        if alpha <= len(squares.work):
-            return 0, None
-        reference, step = reference + step, step * 2
-    if reference > low:
-        below = reference - step // 2
-        while reference - below > 1:
-            middle = (reference + below) // 2
-            if slope(middle) > alpha:
-                below = middle
-            else:
-                reference = middle
-    work, chunks = squares.split(reference)
-    base, gain = int((work // chunks).sum()), int((work // chunks**2).sum())
-    return base + (reference - batches) * gain, reference
+def _release_worth(instance: Instance, piece: int) -> int | None:
+    """What a refill of the whole memory is worth, in parts of a batch; None without evictions."""
+    if not instance.policy.preemption:
+        return None
+    slack, batch = _refilled(instance, piece)
+    return slack * PRICE_SCALE // batch

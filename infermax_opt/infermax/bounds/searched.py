@@ -124,6 +124,7 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
 
 def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
     """How memory fills; three searches, in an order that depends on how many requests fit, then levels."""
+    from infermax_opt.infermax.bounds.beginning import beginning_bound
     from infermax_opt.infermax.bounds.branching import branching_bound
     from infermax_opt.infermax.bounds.filling import filling_bound
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
@@ -136,7 +137,7 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
     yield from _filled(instance)
     best: dict[str, Fraction] = {}
     # Where all states can be listed this is nearly always the best, and finding out takes no time.
-    for search in (filling_bound, state_flow_bound, *others):
+    for search in (beginning_bound, filling_bound, state_flow_bound, *others):
         found = search(instance, stop=stop)
         if found is not None:
             best[found.source] = found.value

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from infermax_opt.checking.errors import require
 from infermax_opt.infermax.checker.instance import blocks_up_to
-from infermax_opt.infermax.checker.pieces import FAR
+from infermax_opt.infermax.checker.releases import kv_beginning, kv_releases
 from infermax_opt.infermax.checker.served import Served
 
 
 def proofs_by_memory(served: Served) -> dict[str, Callable[[Served], int]]:
     """Arguments about KV, where they are for the instance."""
     proofs: dict[str, Callable[[Served], int]]
-    proofs = {"KV age": kv_age, "KV area": kv_area, "KV releases": kv_releases, "KV slots": kv_slots}
+    proofs = {"KV age": kv_age, "KV area": kv_area, "KV slots": kv_slots}
+    proofs |= {"KV releases": kv_releases, "KV beginning": kv_beginning}
     if len({(i, o) for i, o, _ in served.kinds}) == 1:
         proofs["KV spacing"] = kv_spacing
     return proofs
@@ -36,31 +36,6 @@ def kv_age(served: Served) -> int:
         volume += many * size
     rounding = 0 if instance.preemption else instance.capacity - 1
     return (volume + waste + rounding) // instance.capacity
-
-
-def kv_releases(served: Served) -> int:
-    """Requests share the memory in which each window ends, and waste it in between, or they are left out.
-
-    See `infermax_opt.infermax.bounds.releases`; `cut` is the price of memory there in parts of 2**20.
-    """
-    instance, unit, evictions = served.instance, 1 << 20, served.instance.preemption
-    least, top = min(i for i, _, _ in served.kinds), max(i + o for i, o, _ in served.kinds)
-    worth = served.spare * unit // served.worth
-    price = served.evidence["cut"].whole(0, min(top * unit, worth) if evictions else top * unit)
-    horizon: Any = (worth - price) // unit if evictions else FAR
-    instance.work.spend(10 * (top - least))
-    run, total, up_to = 1, 0, [0]
-    for size in range(least, top):
-        while run * (run + 1) // 2 * unit <= price * size:
-            instance.work.spend(1)
-            run += 1
-        waste = (run * (run - 1) // 2 * unit + price * size) // run
-        total += size * unit + (waste if run <= horizon else horizon * unit)
-        up_to.append(total)
-    opened = price * instance.capacity
-    parts = sum(max(0, up_to[i + o - least] - up_to[i - least] - opened) * c for i, o, c in served.kinds)
-    unit *= instance.capacity
-    return parts // unit if evictions else -(-parts // unit)
 
 
 def kv_spacing(served: Served) -> int:

@@ -63,9 +63,9 @@ BEGINNING = "KV beginning"
 #: Batches times tokens that a request of each kind may have made, at most: a checker looks at each.
 LIVES = 3_000_000
 #: The same up to which plain Python does.
-FEW = 300
+FEW = 60
 #: Parts of the first batches that have a price each; steps of these; the first step.
-CELLS, STEPS, WIDTH = 48, 160, 0.1
+CELLS, STEPS, WIDTH = 48, 400, 0.1
 #: The largest price, in parts of a batch for a full memory.
 DEAREST = 2**10
 
@@ -175,7 +175,7 @@ class Search:
         outputs = sorted({o for (_, o, _), _ in self.kinds})
         if not outputs:
             return []
-        some = {outputs[0], outputs[len(outputs) // 2], outputs[-1]}
+        some = {outputs[0], outputs[-1] // 2, outputs[-1]}
         return sorted({self._checkable(count) for count in some} - {0, 1})
 
     def _checkable(self, count: int) -> int:

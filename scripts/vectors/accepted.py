@@ -182,7 +182,7 @@ MEMORY = {
 }  # fmt: skip
 #: Memory that is free at first.
 BEGUN = {
-    "kind": "closed-form", "argument": "KV beginning", "since": "0", "piece": 0, "reference": 15,
+    "kind": "closed-form", "argument": "KV beginning", "since": "0", "piece": 0, "reference": 16,
     "cut": {"price": 1300000, "kv": [0, 0, 0, 0, 0, 0, 1500000, 2900000, 3900000]},
 }  # fmt: skip
 #: A price of pairs.

@@ -21,7 +21,8 @@ from infermax_opt.infermax.bounds.beginning import (
     cheapest_life,
 )
 from infermax_opt.infermax.bounds.closed_form import counted_bound
-from infermax_opt.infermax.bounds.releases import SCALE, Shares, released_batches
+from infermax_opt.infermax.bounds.release_runs import rests
+from infermax_opt.infermax.bounds.releases import SCALE, released_batches
 from infermax_opt.infermax.checker import Rejected
 from infermax_opt.infermax.data.instance import Instance, Policy
 from tests.campaign import campaign, in_blocks
@@ -108,13 +109,14 @@ def at_prices(instance: Instance, piece: int, price: int, kv: list[int]) -> Lowe
     return counted_bound(instance, BEGINNING, piece, argument)
 
 
-def test_prices_of_nothing_prove_what_releases_do() -> None:
+def test_without_first_batches_it_proves_what_releases_do() -> None:
     for policy in (Policy(), Policy(True, True, False)):
         instance = replace(case(9, 3, 40, 100), policy=policy)
         (known,) = (bound for bound in closed_form_bounds(instance) if bound.source == "KV releases")
         assert known.evidence is not None
-        claim = with_cut(instance, {"price": known.evidence["cut"], "kv": []}, known.value)
-        assert check_evidence(instance, claim) == known.value
+        more = at_prices(instance, 0, known.evidence["cut"], [])
+        assert more is not None
+        assert check_evidence(instance, more) == more.value >= known.value
 
 
 def test_memory_fills_slowly_at_the_beginning() -> None:
@@ -129,7 +131,7 @@ def test_memory_fills_slowly_at_the_beginning() -> None:
 
 def test_it_ends_where_it_is_told_to() -> None:
     rows = [(1, 40, 10)]
-    assert beginning_batches(rows, 100, None, lambda: True) == (0, {})
+    assert beginning_batches(rows, 100, None, lambda: True)[1]["kv"] == []
     batches, cut = beginning_batches(rows, 100, None, lambda: False)
     assert batches > released_batches(rows, 100)[0]
     assert set(cut) == {"price", "kv"}
@@ -149,12 +151,36 @@ def test_compiled_lives_are_the_plain_ones(monkeypatch: pytest.MonkeyPatch) -> N
         assert beginning_batches(rows, 90, worth, lambda: False) == plain
 
 
-def test_what_a_request_still_counts_is_what_is_left_of_it() -> None:
-    price = SCALE // 3
-    shares = Shares([(3, 9, 2), (5, 2, 1)], 40, 30 * SCALE)
-    for row, counted in zip(shares.rest(price), shares.of(price), strict=True):
-        assert max(0, row[0]) == counted
-        assert row[-1] == 0
+@in_blocks(campaign(200, 5_000), 100)
+def test_the_rest_is_that_of_the_cheapest_runs(seeds: range) -> None:
+    """Of any length, which may be more than evictions would allow to save."""
+    for seed in seeds:
+        rng = random.Random(seed)
+        sizes = [(rng.randint(1, 9), rng.randint(1, 25)) for _ in range(rng.randint(1, 3))]
+        price = rng.choice([0, rng.randint(0, SCALE), rng.randint(0, 9 * SCALE)])
+        worth = rng.choice(
+            [None, price, price + rng.randint(0, 4 * SCALE), price + rng.randint(0, 30 * SCALE)]
+        )
+        capacity = rng.randint(30, 50)
+        for (i, o), row in zip(sizes, rests(sizes, capacity, price, worth), strict=True):
+            horizon = 10**9 if worth is None else (worth - price) // SCALE
+            least = [0]
+            for n in range(o - 1, -1, -1):
+                ways = []
+                for g in range(1, o - n + 1):
+                    wasted = SCALE * sum(min(p, horizon) for p in range(g))
+                    ways.append(wasted + price * (i + n + g - 1) + least[g - 1])
+                least.insert(0, min(ways))
+            held = [SCALE * sum(range(i + n, i + o)) for n in range(o)]
+            counted = [kv + waste - price * capacity for kv, waste in zip(held, least, strict=False)]
+            assert row == [*counted, 0], seed
+
+
+def test_it_proves_no_less_than_releases() -> None:
+    rows = [(3, 60, 50), (9, 200, 20)]
+    for worth in (None, 40 * SCALE):
+        before, price = released_batches(rows, 900, worth)
+        assert Search(rows, 900, worth, price).batches([]) >= before
 
 
 @pytest.mark.parametrize(

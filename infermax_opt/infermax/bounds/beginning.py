@@ -10,10 +10,23 @@ batch t no more than M tokens are held, so that
     T M >= sum over t of (1 - p_t) M + sum over t and requests of p_t times what each holds after t.
 
 *Rest.*  What `releases` says of all batches holds for those after the first T, too: the first window begins
-there, and no more windows end than requests that have not finished.  A request that has made n < O tokens has
-I + n tokens of KV with the next one, and still counts
+there, and no more windows end than requests that have not finished.  There each token has a w of its own; but
+a request's tokens are in runs one after the other, and a run of g tokens up to size s wastes T(g) + lambda s
+at least.  So its runs together waste no less than the cheapest way to part its tokens into runs, d(n) once it
+has made n of them: d(O) = 0, and
 
-    c(n) = sum over its later tokens of (s + w(s)) - lambda M;        c(O) = 0.
+    d(n) = the least of T(g) + lambda (I + n + g - 1) + d(n + g) over 1 <= g <= O - n.
+
+With the next token it has I + n tokens of KV.  So after n < O tokens it still counts
+
+    c(n) = sum over its later tokens of s, plus d(n), less lambda M;        c(O) = 0.
+
+*Long runs.*  Let z be the largest size, and let k be 2 sqrt(lambda z) + 2 or more.  A run of g > k tokens is
+no cheaper than two of them, if g <= H or k < H: one more run costs lambda z at most.  Its parts may be
+halves, of a and b tokens, and save a b >= (g**2 - 1) / 4 where g <= H.  Where H < g <= 2 H they save the
+least of a and H - p for each p < b, no less than H**2 / 4; and where g > 2 H, the last H tokens alone save as
+much.  So g <= k is enough if k < H.  Else T(g) rises by H with each token beyond H: such a run is followed
+token by token.
 
 *Lives.*  So J M is at least the sum of (1 - p_t) M, plus for each request what it pays in the first T batches
 and c of what it has made by then.  That is no less than the cheapest of all lives: sequences of
@@ -30,8 +43,8 @@ together cost no less than they save here, each V m_x.  Without preemption there
 *Whose.*  Whatever requests are looked at, it holds; so those count whose cheapest life costs more than
 nothing, and T is no more than the largest O of these.
 
-With T = 0 it is the bound of `releases`.  The prices are found by steps along their slopes: what all cheapest
-lives hold, less M.
+With T = 0 it is the bound of `releases`, or a little more.  The prices are found by steps along their slopes:
+what all cheapest lives hold, less M.
 """
 
 from __future__ import annotations
@@ -46,7 +59,8 @@ from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds._steps import Steps
 from infermax_opt.infermax.bounds.closed_form import counted_bound
 from infermax_opt.infermax.bounds.pieces import Stop, best_piece
-from infermax_opt.infermax.bounds.releases import MAX_SIZE, SCALE, Shares, released_batches
+from infermax_opt.infermax.bounds.release_runs import rests, run_steps
+from infermax_opt.infermax.bounds.releases import SCALE, released_batches
 from infermax_opt.infermax.data.instance import Instance
 
 if TYPE_CHECKING:
@@ -62,8 +76,12 @@ BEGINNING = "KV beginning"
 
 #: Batches times tokens that a request of each kind may have made, at most: a checker looks at each.
 LIVES = 3_000_000
-#: The same up to which plain Python does.
+#: Up to so many plain Python does.
 FEW = 60
+#: Sizes of tokens times lengths of runs, at most, of all sizes with which requests end together.
+RUNS = 10_000_000
+#: Parts of the price of `releases` that are tried.
+PRICES = (0.7, 0.85, 1.0, 1.15, 1.3)
 #: Parts of the first batches that have a price each; steps of these; the first step.
 CELLS, STEPS, WIDTH = 48, 400, 0.1
 #: The largest price, in parts of a batch for a full memory.
@@ -111,18 +129,25 @@ def beginning_batches(
         numbers[i, o] += number
     sizes = [(i, o, number) for (i, o), number in numbers.items()]
     before, price = released_batches(sizes, capacity, worth)
-    if price == 0 or max(i + o for i, o, _ in sizes) > MAX_SIZE:
+    if price == 0 or run_steps(numbers, 2 * price) > RUNS:
         return 0, {}
-    search = Search(sizes, capacity, worth, price)
-    best: tuple[int, dict[str, Any]] = 0, {}
-    for count in search.counts():
+    search, best = _at_best_price(sizes, capacity, worth, price), 0
+    found: list[int] = []
+    for count in [0, *search.counts()]:
+        kv = search.prices(count, stop) if count else []
+        batches = search.batches(kv)
+        if batches > best:
+            best, found = batches, kv
         if stop():
             break
-        kv = search.prices(count, stop)
-        batches = search.batches(kv)
-        if batches > max(before, best[0]):
-            best = batches, {"price": price, "kv": kv}
-    return best
+    return (best, {"price": search.price, "kv": found}) if best > before else (0, {})
+
+
+def _at_best_price(sizes: Sequence[Row], capacity: int, worth: int | None, price: int) -> Search:
+    """The search with the price near that of `releases` that proves most without first batches."""
+    prices = [int(part * price) for part in PRICES]
+    searches = [Search(sizes, capacity, worth, some) for some in prices if worth is None or some <= worth]
+    return max(searches, key=lambda search: search.batches([]))
 
 
 def cheapest_life(
@@ -165,8 +190,8 @@ class Search:
     """
 
     def __init__(self, sizes: Sequence[Row], capacity: int, worth: int | None, price: int):
-        self.capacity, self.worth = capacity, worth
-        rest = Shares(sizes, capacity, worth).rest(price)
+        self.capacity, self.worth, self.price = capacity, worth, price
+        rest = rests([(i, o) for i, o, _ in sizes], capacity, price, worth)
         #: Who counts at all, and what they count by the tokens that they have made.
         self.kinds = [(size, row) for size, row in zip(sizes, rest, strict=True) if row[0] > 0]
 
@@ -187,7 +212,7 @@ class Search:
         """Batches that prices prove, exactly; 0 if there are fewer than prices."""
         total, longest = sum(SCALE - price for price in kv) * self.capacity, 0
         for (i, o, number), row in self.kinds:
-            life = cheapest_life(i, o, row.tolist(), kv, self.worth)
+            life = cheapest_life(i, o, row, kv, self.worth)
             if life > 0:
                 total, longest = total + number * life, max(longest, o)
         unit = self.capacity * SCALE
@@ -227,7 +252,9 @@ class _Lives:
     def __init__(self, search: Search, count: int):
         import numpy as np
 
-        self.rows = [(i, o, float(number), row[: count + 1] / SCALE) for (i, o, number), row in search.kinds]
+        self.rows = [
+            (i, o, float(number), np.array(row[: count + 1]) / SCALE) for (i, o, number), row in search.kinds
+        ]
         self.worth = -1.0 if search.worth is None else search.worth / SCALE
         longest = max(o for _, o, _, _ in self.rows) + 1
         self.choices = np.zeros((2, count, longest), np.int8)

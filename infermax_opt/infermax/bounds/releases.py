@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     Integers = npt.NDArray[np.int64]
 
-__all__ = ["MAX_SIZE", "SCALE", "Shares", "released_batches"]
+__all__ = ["MAX_SIZE", "SCALE", "released_batches"]
 
 #: Largest KV size of a token for which the bound is tried, so that sums over one request fit in int64.
 MAX_SIZE = 1_000_000
@@ -83,13 +83,13 @@ def released_batches(
     """
     if max(i + o for i, o, _ in sizes) > MAX_SIZE:
         return 0, 0
-    shares = Shares(sizes, capacity, worth)
+    shares = _Shares(sizes, capacity, None if worth is None else min(worth, LARGE))
     price = shares.best_price()
     parts, unit = shares.total(price), capacity * SCALE
     return (-(-parts // unit) if worth is None else parts // unit), price
 
 
-class Shares:
+class _Shares:
     """What each request counts at a price.
 
     Parameters
@@ -101,7 +101,7 @@ class Shares:
     def __init__(self, sizes: Sequence[tuple[int, int, int]], capacity: int, worth: int | None):
         import numpy as np
 
-        self.capacity, self.worth = capacity, None if worth is None else min(worth, LARGE)
+        self.capacity, self.worth = capacity, worth
         inputs, outputs, self.counts = (np.array(column, np.int64) for column in zip(*sizes, strict=True))
         least = int(inputs.min())
         self.first, self.end = inputs - least, inputs + outputs - least
@@ -133,24 +133,10 @@ class Shares:
         """What a request of each kind counts, in parts of `SCALE`; 0 where that is not positive."""
         import numpy as np
 
-        up_to, opened = self._up_to(price)
+        up_to = np.concatenate(([0], np.cumsum(self.tokens * SCALE + self._waste(price))))
+        opened = min(price * self.capacity, LARGE)
         counted: Integers = np.maximum(0, up_to[self.end] - up_to[self.first] - opened)
         return counted
-
-    def rest(self, price: int) -> list[Integers]:
-        """The same of a request of each kind that has made 0, 1, ... of its tokens; 0 once it made all."""
-        import numpy as np
-
-        up_to, opened = self._up_to(price)
-        rows = zip(self.first, self.end, strict=True)
-        return [np.append(up_to[end] - up_to[first:end] - opened, 0) for first, end in rows]
-
-    def _up_to(self, price: int) -> tuple[Integers, int]:
-        """What all tokens below each size count, from the least size on; and what a window costs."""
-        import numpy as np
-
-        up_to = np.concatenate(([0], np.cumsum(self.tokens * SCALE + self._waste(price))))
-        return up_to, min(price * self.capacity, LARGE)
 
     def _waste(self, price: int) -> Integers:
         """The w of each size, rounded down: the best g has g (g - 1) <= 2 lambda s <= g (g + 1)."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from math import isqrt
+from typing import Any
 
 from infermax_opt.checking.errors import require
+from infermax_opt.checking.work import Work
+from infermax_opt.infermax.checker.pieces import FAR
 from infermax_opt.infermax.checker.served import Served
 
 #: Parts of a batch for a full memory in which prices are.
@@ -13,59 +16,17 @@ IN_A_BATCH = 1 << 20
 MOST_BATCHES = 1 << 16
 
 
-class Releases:
-    """What each token counts at a price of the memory in which windows end.
+def most_price(served: Served) -> tuple[int, int]:
+    """The largest price lambda of memory that may be, and what a refill of all of it is worth, in parts."""
+    worth = served.spare * IN_A_BATCH // served.worth
+    top = IN_A_BATCH * max(i + o for i, o, _ in served.kinds)
+    return (min(top, worth) if served.instance.preemption else top), worth
 
-    See `infermax_opt.infermax.bounds.releases`.
 
-    `worth`: of a refill of the whole memory; `price`: lambda; both in parts.  `up_to`: what tokens of all
-    sizes from `least` on count, below each.
-    """
-
-    def __init__(self, served: Served, price: int, worth: int):
-        self.served, self.price, self.worth = served, price, worth
-        evictions, horizon = served.instance.preemption, (worth - price) // IN_A_BATCH
-        self.least, top = min(i for i, _, _ in served.kinds), max(i + o for i, o, _ in served.kinds)
-        served.instance.work.spend(10 * (top - self.least))
-        run, counted = 1, [0]
-        for size in range(self.least, top):
-            while run * (run + 1) // 2 * IN_A_BATCH <= price * size:
-                served.instance.work.spend(1)
-                run += 1
-            waste = (run * (run - 1) // 2 * IN_A_BATCH + price * size) // run
-            counted.append(
-                size * IN_A_BATCH + (waste if not evictions or run <= horizon else horizon * IN_A_BATCH)
-            )
-        self.up_to = list(accumulate(counted))
-
-    @staticmethod
-    def most(served: Served) -> tuple[int, int]:
-        """The largest price that may be, and what a refill of the whole memory is worth."""
-        worth, top = (
-            served.spare * IN_A_BATCH // served.worth,
-            IN_A_BATCH * max(i + o for i, o, _ in served.kinds),
-        )
-        return (min(top, worth) if served.instance.preemption else top), worth
-
-    def rest(self, inputs: int, outputs: int, most: int) -> list[int]:
-        """What a request counts that has made no token, one, ... or so many; nothing once it made all.
-
-        Parameters
-        ----------
-        inputs, outputs : int
-            Its tokens.
-        most : int
-            Tokens that it may have made.
-        """
-        first, end = inputs - self.least, inputs + outputs - self.least
-        opened = self.up_to[end] - self.price * self.served.instance.capacity
-        left = [opened - before for before in self.up_to[first : min(end, first + most + 1)]]
-        return left + [0] * (most >= outputs)
-
-    def batches(self, parts: int) -> int:
-        """So many parts of full memories, in batches; evictions may save a part of one."""
-        unit = IN_A_BATCH * self.served.instance.capacity
-        return parts // unit if self.served.instance.preemption else -(-parts // unit)
+def in_batches(served: Served, parts: int) -> int:
+    """So many parts of full memories, in batches; evictions may save a part of one."""
+    unit = IN_A_BATCH * served.instance.capacity
+    return parts // unit if served.instance.preemption else -(-parts // unit)
 
 
 def kv_releases(served: Served) -> int:
@@ -73,9 +34,23 @@ def kv_releases(served: Served) -> int:
 
     See `infermax_opt.infermax.bounds.releases`; `cut` is the price of memory there in parts of 2**20.
     """
-    most, worth = Releases.most(served)
-    given = Releases(served, served.evidence["cut"].whole(0, most), worth)
-    return given.batches(sum(max(0, given.rest(i, o, 0)[0]) * c for i, o, c in served.kinds))
+    instance, unit, evictions = served.instance, IN_A_BATCH, served.instance.preemption
+    least, top = min(i for i, _, _ in served.kinds), max(i + o for i, o, _ in served.kinds)
+    most, worth = most_price(served)
+    price = served.evidence["cut"].whole(0, most)
+    horizon: Any = (worth - price) // unit if evictions else FAR
+    instance.work.spend(10 * (top - least))
+    run, total, up_to = 1, 0, [0]
+    for size in range(least, top):
+        while run * (run + 1) // 2 * unit <= price * size:
+            instance.work.spend(1)
+            run += 1
+        waste = (run * (run - 1) // 2 * unit + price * size) // run
+        total += size * unit + (waste if run <= horizon else horizon * unit)
+        up_to.append(total)
+    opened = price * instance.capacity
+    parts = sum(max(0, up_to[i + o - least] - up_to[i - least] - opened) * c for i, o, c in served.kinds)
+    return in_batches(served, parts)
 
 
 def kv_beginning(served: Served) -> int:
@@ -83,19 +58,58 @@ def kv_beginning(served: Served) -> int:
 
     See `infermax_opt.infermax.bounds.beginning`.
     """
-    (most, worth), cut = Releases.most(served), served.evidence["cut"]
-    given, kv = Releases(served, cut["price"].whole(0, most), worth), cut["kv"].integers()
+    (most, worth), cut = most_price(served), served.evidence["cut"]
+    price, kv, evictions = cut["price"].whole(0, most), cut["kv"].integers(), served.instance.preemption
     require(len(kv) <= MOST_BATCHES and min(kv, default=0) >= 0, "cut: too many prices, or one below 0")
+    horizon = (worth - price) // IN_A_BATCH if evictions else None
     total, longest = sum(IN_A_BATCH - price for price in kv) * served.instance.capacity, 0
+    wasted: dict[int, list[int]] = {}
+    for end in {i + o for i, o, _ in served.kinds}:
+        most_tokens = max(o for i, o, _ in served.kinds if i + o == end)
+        wasted[end] = least_waste(end, most_tokens, price, horizon, served.instance.work)
     for i, o, c in served.kinds:
         served.instance.work.spend(100 + 8 * len(kv) * min(len(kv), o))
-        life = cheapest_start(
-            i, o, given.rest(i, o, len(kv)), kv, worth if served.instance.preemption else None
-        )
+        rest, held = [0], 0
+        for later in range(1, o + 1):
+            held += i + o - later
+            rest.append(held * IN_A_BATCH + wasted[i + o][later] - price * served.instance.capacity)
+        life = cheapest_start(i, o, rest[::-1], kv, worth if evictions else None)
         if life > 0:
             total, longest = total + life * c, max(longest, o)
     require(len(kv) <= longest, "cut: more batches than any request has tokens")
-    return given.batches(total)
+    return in_batches(served, total)
+
+
+def least_waste(end: int, tokens: int, price: int, horizon: int | None, work: Work) -> list[int]:
+    """What the last 0, 1, ... tokens of a request waste at least, in whatever runs, in parts.
+
+    Parameters
+    ----------
+    end : int
+        KV size after the last one.
+    tokens : int
+        Most that are wanted.
+    price : int
+        Of the last size of each run.
+    horizon : int or None
+        Tokens of a run after which each wastes no more than the one before.
+    work : Work
+        Counts the steps.
+    """
+    most = isqrt(4 * price * end // IN_A_BATCH) + 3  # a longer one is no cheaper than two, see there
+    limited = horizon is not None and horizon <= most
+    most = max(1, min(most, most if horizon is None else horizon))
+    work.spend(20 + tokens * (10 + 2 * most))
+    runs = [sum(range(g)) * IN_A_BATCH + price * (g - 1) for g in range(1, most + 1)]
+    least, going = [0], [price * (end - 1)]
+    for j in range(1, tokens + 1):
+        ways = [price * (end - j) + run + least[j - g] for g, run in enumerate(runs[:j], 1)]
+        if limited and j >= most:
+            ways.append(runs[-1] - price * (most - 1) + going[j - most])
+        least.append(min(ways))
+        if horizon is not None:
+            going.append(min(price * (end - j - 1) + least[j], IN_A_BATCH * horizon + going[-1]))
+    return least
 
 
 def cheapest_start(inputs: int, outputs: int, rest: list[int], kv: list[int], worth: int | None) -> int:
@@ -104,14 +118,14 @@ def cheapest_start(inputs: int, outputs: int, rest: list[int], kv: list[int], wo
     Parameters
     ----------
     inputs, outputs : int
-    rest : list of int
+    rest : list of int, (outputs + 1,)
         What it counts after them, by the tokens made.
     kv : list of int
         Price of a token of KV in each of them.
     worth : int or None
         Price of evicting a token of KV, if anybody may be evicted.
     """
-    inside = outside = rest
+    inside = outside = rest[: len(kv) + 1]
     for t in range(len(kv) - 1, -1, -1):
         price, before = kv[t], range(inputs - 1, inputs - 1 + min(t + 1, outputs))  # KV before the batch
         token = [price * (size + 1) + after for size, after in zip(before, inside[1:], strict=False)]
@@ -120,6 +134,5 @@ def cheapest_start(inputs: int, outputs: int, rest: list[int], kv: list[int], wo
         stays = list(map(min, token, idle))
         if worth is not None:
             stays = [min(s, worth * size + after) for s, size, after in zip(stays, before, out, strict=True)]
-        inside = [*stays, *rest[outputs:]]
-        outside = [*out, *rest[outputs:]]
+        inside, outside = [*stays, rest[-1]], [*out, rest[-1]]
     return outside[0]

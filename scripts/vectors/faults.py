@@ -92,7 +92,7 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("price-below-0", "malformed", "cut", -1),
     ),
     "kv-beginning": (
-        ("memory-free-longer", "claim", "cut.kv.6", 0),
+        ("memory-free-to-the-end", "claim", "cut.kv.8", 0),
         ("memory-dearer", "claim", "cut.kv.8", up(10**7)),
         ("price-of-0", "claim", "cut.price", 0),
         ("price-beyond-what-evictions-cost", "malformed", "cut.price", 10**12),

@@ -207,3 +207,9 @@ def test_a_bound_is_counted_for_the_piece_that_it_is_best_for() -> None:
     found = counted_bound(instance, "KV beginning", 0, lambda rows, worth: (10**4, {"price": 0, "kv": []}))
     assert found is not None
     assert found.value > 10**4 * instance.cost.batch[0][0]
+
+
+def test_many_kinds_are_left_out() -> None:
+    rows = [(k, 60, 1) for k in range(1, 66)]
+    assert beginning_batches(rows, 300, None, lambda: False) == (0, {})
+    assert beginning_batches(rows[:2], 300, None, lambda: False)[0] > 0

@@ -78,10 +78,12 @@ BEGINNING = "KV beginning"
 LIVES = 3_000_000
 #: Up to so many plain Python does.
 FEW = 60
+#: Kinds of requests, at most: of many different ones hardly more is proved, and slowly.
+MOST_KINDS = 64
 #: Sizes of tokens times lengths of runs, at most, of all sizes with which requests end together.
-RUNS = 10_000_000
-#: Parts of the price of `releases` that are tried.
-PRICES = (0.7, 0.85, 1.0, 1.15, 1.3)
+RUNS = 5_000_000
+#: Parts of the price of `releases` that are tried besides.
+PARTS = (0.85, 1.15, 0.7, 1.3)
 #: Parts of the first batches that have a price each; steps of these; the first step.
 CELLS, STEPS, WIDTH = 48, 400, 0.1
 #: The largest price, in parts of a batch for a full memory.
@@ -129,9 +131,9 @@ def beginning_batches(
         numbers[i, o] += number
     sizes = [(i, o, number) for (i, o), number in numbers.items()]
     before, price = released_batches(sizes, capacity, worth)
-    if price == 0 or run_steps(numbers, 2 * price) > RUNS:
+    if price == 0 or len(sizes) > MOST_KINDS or run_steps(numbers, 2 * price) > RUNS:
         return 0, {}
-    search, best = _at_best_price(sizes, capacity, worth, price), 0
+    search, best = _at_best_price(sizes, capacity, worth, price, stop), 0
     found: list[int] = []
     for count in [0, *search.counts()]:
         kv = search.prices(count, stop) if count else []
@@ -143,11 +145,16 @@ def beginning_batches(
     return (best, {"price": search.price, "kv": found}) if best > before else (0, {})
 
 
-def _at_best_price(sizes: Sequence[Row], capacity: int, worth: int | None, price: int) -> Search:
+def _at_best_price(sizes: Sequence[Row], capacity: int, worth: int | None, price: int, stop: Stop) -> Search:
     """The search with the price near that of `releases` that proves most without first batches."""
-    prices = [int(part * price) for part in PRICES]
-    searches = [Search(sizes, capacity, worth, some) for some in prices if worth is None or some <= worth]
-    return max(searches, key=lambda search: search.batches([]))
+    best = Search(sizes, capacity, worth, price)
+    for part in PARTS:
+        some = int(part * price)
+        if stop():
+            break
+        if worth is None or some <= worth:
+            best = max(best, Search(sizes, capacity, worth, some), key=lambda search: search.batches([]))
+    return best
 
 
 def cheapest_life(

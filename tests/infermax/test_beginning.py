@@ -209,6 +209,16 @@ def test_a_bound_is_counted_for_the_piece_that_it_is_best_for() -> None:
     assert found.value > 10**4 * instance.cost.batch[0][0]
 
 
+def test_who_comes_later_is_of_no_other_kind() -> None:
+    """A checker looks at each kind once, whenever its requests arrive."""
+    one = replace(case(100, 1, 300, 3000), policy=Policy(True, True, False)).groups[0]
+    groups = tuple(replace(one, id=f"r{k}", count=1, arrival=Fraction(k, 10**9)) for k in range(100))
+    instance = replace(case(100, 1, 300, 3000), groups=groups)
+    bound = beginning_bound(instance)
+    assert bound is not None
+    assert check_evidence(instance, bound) == bound.value
+
+
 def test_many_kinds_are_left_out() -> None:
     rows = [(k, 60, 1) for k in range(1, 66)]
     assert beginning_batches(rows, 300, None, lambda: False) == (0, {})

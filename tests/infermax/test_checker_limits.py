@@ -214,6 +214,13 @@ HOSTILE: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
         endless(),
         {"kind": "closed-form", "argument": "KV releases", "since": "0", "reference": None, "cut": 0},
     ),
+    "runs of a quintillion sizes": lambda: (
+        endless(),
+        {
+            "kind": "closed-form", "argument": "KV beginning", "since": "0", "reference": None,
+            "cut": {"price": 2**20, "kv": []},
+        },
+    ),
     "first batches of many sizes": lambda: (
         sizes(),
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import isqrt
 from typing import Any
 
@@ -58,24 +59,25 @@ def kv_beginning(served: Served) -> int:
 
     See `infermax_opt.infermax.bounds.beginning`.
     """
-    (most, worth), cut = most_price(served), served.evidence["cut"]
-    price, kv, evictions = cut["price"].whole(0, most), cut["kv"].integers(), served.instance.preemption
+    (most, worth), cut, instance = most_price(served), served.evidence["cut"], served.instance
+    price, kv = cut["price"].whole(0, most), cut["kv"].integers()
     require(len(kv) <= MOST_BATCHES and min(kv, default=0) >= 0, "cut: too many prices, or one below 0")
-    horizon = (worth - price) // IN_A_BATCH if evictions else None
-    total, longest = sum(IN_A_BATCH - price for price in kv) * served.instance.capacity, 0
-    wasted: dict[int, list[int]] = {}
-    for end in {i + o for i, o, _ in served.kinds}:
-        most_tokens = max(o for i, o, _ in served.kinds if i + o == end)
-        wasted[end] = least_waste(end, most_tokens, price, horizon, served.instance.work)
+    horizon = (worth - price) // IN_A_BATCH if instance.preemption else None
+    total, longest = sum(IN_A_BATCH - price for price in kv) * instance.capacity, 0
+    numbers, tokens = Counter[tuple[int, int]](), Counter[int]()
     for i, o, c in served.kinds:
-        served.instance.work.spend(100 + 8 * len(kv) * min(len(kv), o))
+        numbers[i, o] += c
+        tokens[i + o] = max(tokens[i + o], o)
+    wasted = {end: least_waste(end, most, price, horizon, instance.work) for end, most in tokens.items()}
+    for (i, o), count in numbers.items():
+        instance.work.spend(100 + 5 * o + 8 * len(kv) * min(len(kv), o))
         rest, held = [0], 0
         for later in range(1, o + 1):
             held += i + o - later
-            rest.append(held * IN_A_BATCH + wasted[i + o][later] - price * served.instance.capacity)
-        life = cheapest_start(i, o, rest[::-1], kv, worth if evictions else None)
+            rest.append(held * IN_A_BATCH + wasted[i + o][later] - price * instance.capacity)
+        life = cheapest_start(i, o, rest[::-1], kv, worth if instance.preemption else None)
         if life > 0:
-            total, longest = total + life * c, max(longest, o)
+            total, longest = total + life * count, max(longest, o)
     require(len(kv) <= longest, "cut: more batches than any request has tokens")
     return in_batches(served, total)
 
@@ -99,8 +101,8 @@ def least_waste(end: int, tokens: int, price: int, horizon: int | None, work: Wo
     most = isqrt(4 * price * end // IN_A_BATCH) + 3  # a longer one is no cheaper than two, see there
     limited = horizon is not None and horizon <= most
     most = max(1, min(most, most if horizon is None else horizon))
-    work.spend(20 + tokens * (10 + 2 * most))
-    runs = [sum(range(g)) * IN_A_BATCH + price * (g - 1) for g in range(1, most + 1)]
+    work.spend(20 + 3 * most + tokens * (10 + 2 * most))
+    runs = [g * (g - 1) // 2 * IN_A_BATCH + price * (g - 1) for g in range(1, most + 1)]
     least, going = [0], [price * (end - 1)]
     for j in range(1, tokens + 1):
         ways = [price * (end - j) + run + least[j - g] for g, run in enumerate(runs[:j], 1)]

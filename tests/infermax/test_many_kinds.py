@@ -46,7 +46,7 @@ def test_totals_are_the_sums(seed: int, longest: int, monkeypatch: pytest.Monkey
 def test_wide_columns_give_the_same_bounds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow = closed_form_bounds(drawn(seed, 2000))
     monkeypatch.setattr("infermax_opt.infermax.bounds.sizes.LARGE", 0)
-    monkeypatch.setattr("infermax_opt.infermax.bounds.closed_form.LARGE", 0)
+    monkeypatch.setattr("infermax_opt.infermax.bounds.squares.LARGE", 0)
     wide = closed_form_bounds(drawn(seed, 2000))
     assert [(b.source, b.value, b.evidence) for b in narrow] == [
         (b.source, b.value, b.evidence) for b in wide

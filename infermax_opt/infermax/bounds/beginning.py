@@ -280,7 +280,7 @@ class _Lives:
 
 @functools.cache
 def _kernel(small: bool) -> Callable[..., Any]:
-    from infermax_opt.infermax.bounds._kernels_beginning import live
+    from infermax_opt.infermax.bounds import _kernels_beginning as plain
 
-    found: Callable[..., Any] = compiled(live, (), allocates=False, small=small)
+    found: Callable[..., Any] = compiled(plain.live, (), allocates=False, small=small)
     return found

@@ -95,13 +95,12 @@ def require_true_of_one(lower: LowerBound, instances: Sequence[AnyInstance], fie
     InputError
         It says what is wrong with the bound for the instance that it names, or else for the first one.
     """
-    wrong: dict[str, str] = {}
-    for instance in instances:
+    wrong = list[str]()
+    for instance in sorted(instances, key=lambda instance: instance.sha256 not in lower.made_for):
         known = AnyResult(instance.name, instance.sha256, instance.objective_name, lower=lower)
         check = problem_of(instance).verify(instance, None, known.claim())
         faults = [*check.faults, *check.unchecked]
         if not faults:
             return
-        wrong.setdefault(instance.sha256, str(faults[0]))
-    said = next((wrong[named] for named in lower.made_for if named in wrong), next(iter(wrong.values())))
-    raise InputError(f"the bound {float(lower.value):.6g} is not proved: {said}", field=field)
+        wrong.append(str(faults[0]))
+    raise InputError(f"the bound {float(lower.value):.6g} is not proved: {wrong[0]}", field=field)

@@ -130,8 +130,10 @@ def beginning_batches(
     for i, o, number in rows:
         numbers[i, o] += number
     sizes = [(i, o, number) for (i, o), number in numbers.items()]
+    if len(sizes) > MOST_KINDS:
+        return 0, {}
     before, price = released_batches(sizes, capacity, worth)
-    if price == 0 or len(sizes) > MOST_KINDS or run_steps(numbers, 2 * price) > RUNS:
+    if price == 0 or run_steps(numbers, 2 * price) > RUNS:
         return 0, {}
     search, best = _at_best_price(sizes, capacity, worth, price, stop), 0
     found: list[int] = []
@@ -147,14 +149,13 @@ def beginning_batches(
 
 def _at_best_price(sizes: Sequence[Row], capacity: int, worth: int | None, price: int, stop: Stop) -> Search:
     """The search with the price near that of `releases` that proves most without first batches."""
-    best = Search(sizes, capacity, worth, price)
-    for part in PARTS:
-        some = int(part * price)
+    searches = [Search(sizes, capacity, worth, price)]
+    for some in (int(part * price) for part in PARTS):
         if stop():
             break
         if worth is None or some <= worth:
-            best = max(best, Search(sizes, capacity, worth, some), key=lambda search: search.batches([]))
-    return best
+            searches.append(Search(sizes, capacity, worth, some))
+    return max(searches, key=lambda search: search.batches([]))
 
 
 def cheapest_life(

@@ -64,19 +64,18 @@ def _longest(price: int, top: int) -> int:
 
 def _parted(begin: int, end: int, price: int, horizon: int | None) -> list[int]:
     """The least waste of the last 0, 1, ... tokens of a request that ends with some size, down to `begin`."""
-    most = _longest(price, end)
-    long = horizon is not None and horizon <= most
-    most = max(1, horizon) if long and horizon is not None else most
+    most, beyond = _longest(price, end), None
+    if horizon is not None and horizon <= most:  # runs may go on, each token at the waste of the one before
+        most, beyond = max(1, horizon), horizon
     # Of runs of 1, 2, ... tokens: waste, and price of the last one's size beyond that of the first one.
-    waste = accumulate(p if horizon is None else min(p, horizon) for p in range(most))
-    runs = [SCALE * some + price * p for p, some in enumerate(waste)]
+    runs = [SCALE * waste + price * p for p, waste in enumerate(accumulate(range(most)))]
     least, going = [0], [price * (end - 1)]
     for j in range(1, end - begin + 1):
         size = end - j
         best = price * size + min(map(add, runs, least[: -most - 1 : -1]))
-        if long and horizon is not None and j >= most:  # a run of `most` tokens or more
+        if beyond is not None and j >= most:
             best = min(best, runs[-1] - price * (most - 1) + going[j - most])
         least.append(best)
-        if long and horizon is not None:
-            going.append(min(price * (size - 1) + best, SCALE * horizon + going[-1]))
+        if beyond is not None:
+            going.append(min(price * (size - 1) + best, SCALE * beyond + going[-1]))
     return least

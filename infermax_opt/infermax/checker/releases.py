@@ -63,12 +63,12 @@ def kv_beginning(served: Served) -> int:
     price, kv = cut["price"].whole(0, most), cut["kv"].integers()
     require(len(kv) <= MOST_BATCHES and min(kv, default=0) >= 0, "cut: too many prices, or one below 0")
     horizon = (worth - price) // IN_A_BATCH if instance.preemption else None
-    total, longest = sum(IN_A_BATCH - price for price in kv) * instance.capacity, 0
+    total, longest = (len(kv) * IN_A_BATCH - sum(kv)) * instance.capacity, 0
     numbers, tokens = Counter[tuple[int, int]](), Counter[int]()
     for i, o, c in served.kinds:
         numbers[i, o] += c
         tokens[i + o] = max(tokens[i + o], o)
-    wasted = {end: least_waste(end, most, price, horizon, instance.work) for end, most in tokens.items()}
+    wasted = {end: least_waste(end, o, price, horizon, instance.work) for end, o in tokens.items()}
     for (i, o), count in numbers.items():
         instance.work.spend(100 + 5 * o + 8 * len(kv) * min(len(kv), o))
         rest, held = [0], 0
@@ -99,18 +99,19 @@ def least_waste(end: int, tokens: int, price: int, horizon: int | None, work: Wo
         Counts the steps.
     """
     most = isqrt(4 * price * end // IN_A_BATCH) + 3  # a longer one is no cheaper than two, see there
-    limited = horizon is not None and horizon <= most
-    most = max(1, min(most, most if horizon is None else horizon))
+    beyond = None
+    if horizon is not None and horizon <= most:  # runs may go on, each token at the waste of the one before
+        most, beyond = max(1, horizon), horizon
     work.spend(20 + 3 * most + tokens * (10 + 2 * most))
     runs = [g * (g - 1) // 2 * IN_A_BATCH + price * (g - 1) for g in range(1, most + 1)]
     least, going = [0], [price * (end - 1)]
     for j in range(1, tokens + 1):
         ways = [price * (end - j) + run + least[j - g] for g, run in enumerate(runs[:j], 1)]
-        if limited and j >= most:
+        if beyond is not None and j >= most:
             ways.append(runs[-1] - price * (most - 1) + going[j - most])
         least.append(min(ways))
-        if horizon is not None:
-            going.append(min(price * (end - j - 1) + least[j], IN_A_BATCH * horizon + going[-1]))
+        if beyond is not None:
+            going.append(min(price * (end - j - 1) + least[j], IN_A_BATCH * beyond + going[-1]))
     return least
 
 

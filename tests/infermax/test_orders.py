@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
@@ -22,11 +23,20 @@ from infermax_opt.infermax.planners.orders import planner
 from infermax_opt.infermax.planners.orders._kernel import FAR, change, climb
 from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
 from infermax_opt.infermax.planners.plan import _kernel as plan_kernel
-from infermax_opt.infermax.planners.plan._options import PlannerOptions, rules_of, widths_of
+from infermax_opt.infermax.planners.plan._early_evictions import Early, attention
+from infermax_opt.infermax.planners.plan._options import (
+    EarlyWay,
+    PlannerOptions,
+    decide,
+    rules_of,
+    widths_of,
+)
 from infermax_opt.infermax.planners.plan._placement import Kernels, place
 from infermax_opt.infermax.planners.plan._profile import Profiles
+from infermax_opt.infermax.planners.plan._write import batches_of
 from infermax_opt.infermax.planners.plan.planner import Planner
 from infermax_opt.infermax.planners.polish._kernel import regroup
+from infermax_opt.infermax.replay.fast import replay
 from tests.campaign import campaign, examples
 from tests.infermax.strategies import instances
 from tests.support import PAPER, case, value
@@ -50,7 +60,8 @@ def placed(instance: Instance, options: PlannerOptions, order: list[int]) -> flo
 
 
 def searched(instance: Instance, options: PlannerOptions, seed: int = 0) -> planner._Search:
-    return planner._Search(instance, options.in_order(), None, seed)
+    order = planner._first_order(instance, None)
+    return planner._Search(instance, options.in_order(), order, seed)
 
 
 @examples(80, 2000)
@@ -98,7 +109,7 @@ def test_what_comes_before_stays(low: int) -> None:
     before = search.order.copy()
     kernels, rules = search.kernels, search.rules
     columns = (search.columns, *search_profiles(search))
-    found = climb(
+    found, _ = climb(
         rules, *columns, search.trial, kernels.cost(search.instance), search.order, low,
         search.reads, search.work, 50, 0.01, 0.001, 3,
     )  # fmt: skip
@@ -128,6 +139,7 @@ def test_compiled_code_finds_the_same() -> None:
 def test_profiles_that_are_too_short_grow() -> None:
     search = searched(different(2, 10), PlannerOptions())
     enough, search.horizon = search.horizon, 4
+    search.aim(0)
     assert search.step(3) >= FAR
     while search.seconds >= FAR:
         search.step(3)
@@ -152,7 +164,7 @@ def test_best_orders_of_few_requests() -> None:
         instance = different(seed, 6)
         instance = replace(instance, system=System(130, 64, 64))
         options = PlannerOptions(reserve=0.0).in_order()
-        search = planner._Search(instance, options, None, seed)
+        search = planner._Search(instance, options, planner._first_order(instance, None), seed)
         for _ in range(30):
             search.step(100)
         least = min(placed(instance, options, list(order)) for order in itertools.permutations(range(6)))
@@ -200,10 +212,77 @@ def test_ends_in_time_and_is_one_of_the_plans(monkeypatch: pytest.MonkeyPatch) -
 def test_who_is_helped() -> None:
     instance = different(0, 5)
     assert orders_help(instance)
-    assert not orders_help(case(8, 4, 8, 60))
+    alike = replace(case(8, 4, 8, 60), policy=Policy(preemption=False))
+    assert orders_help(alike)  # but there is nothing to order
+    assert not list(orders_plans(alike, Planner(alike)))
     assert not orders_help(replace(instance, objective=Objective.of("mean_ttft")))
     assert not orders_help(replace(instance, policy=Policy(hybrid_batching=False)))
     late = RequestGroup("late", 3, 3, 1)
     assert not orders_help(replace(instance, groups=(*instance.groups, late)))
     long = RequestGroup("long", 3, planner.MAX_TOKENS + 1)
     assert not orders_help(replace(instance, groups=(*instance.groups, long), system=System(2**21, 64, 64)))
+
+
+# --- early starts ---
+
+
+def scarce(count: int = 60, sizes: tuple[tuple[int, int], ...] = ((2, 40), (3, 24))) -> Instance:
+    """Long outputs, of which few fit: early starts pay."""
+    groups = tuple(
+        RequestGroup(f"r{k}", inputs, outputs, count=count // len(sizes))
+        for k, (inputs, outputs) in enumerate(sizes)
+    )
+    return Instance("scarce", groups, System(300, 256, 256), PAPER)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("sizes", [((2, 40), (3, 24)), ((2, 40),)])
+def test_some_start_early_in_fewer_batches(sizes: tuple[tuple[int, int], ...]) -> None:
+    instance = scarce(sizes=sizes)
+    start = Planner(instance)
+    assert start.early
+    found = dict(orders_plans(instance, start))
+    schedule = found["orders:early"]
+    assert value(instance, schedule) == pytest.approx(start.best, rel=1e-12)
+    assert replay(instance, schedule).evictions > 0
+    whole = decide(instance, start.chosen.in_order(), 0)
+    assert start.best < whole.seconds
+
+
+@examples(60, 1000)
+@given(
+    instance=instances(arrivals=False, max_requests=3, max_tokens=12),
+    count=st.integers(2, 20),
+    more=st.integers(0, 40),
+    share=st.sampled_from([0.5, 1.0, 1.5]),
+    fewer=st.integers(0, 2),
+    seed=st.integers(0, 2**20),
+)
+def test_orders_with_early_starts_take_as_long_as_the_planner_says(
+    instance: Instance, count: int, more: int, share: float, fewer: int, seed: int
+) -> None:
+    system = replace(instance.system, kv_capacity=instance.system.kv_capacity + more)
+    groups = (replace(instance.groups[0], count=count), *instance.groups[1:])
+    instance = replace(instance, groups=groups, system=system)
+    if not (orders_help(instance) and instance.policy.preemption):
+        return
+    options = PlannerOptions().in_order()
+    order = list(range(len(instance.requests)))
+    plan = decide(instance, options.with_early(EarlyWay(room=share, young=0.0)), 0, None, order)
+    if not any(plan.made):
+        return
+    search = planner._Search(instance, options, order, seed, Early(plan.made, plan.batches))
+    search.step(0)
+    assert search.batches == plan.batches
+    search.aim(plan.batches - fewer)
+    for _ in range(4):
+        search.step(15)
+    better = search.plan() if search.batches == search.least else None
+    if better is None:
+        return
+    schedule = batches_of(instance, better)
+    assert float(value(instance, schedule)) == pytest.approx(better.seconds, rel=1e-12)
+    kernels = Kernels(plan_kernel.plan_loop, regroup, list, list)
+    early = Early(search.made, search.least)
+    seconds = place(instance, search.rules, search.order.tolist(), search.width, early, kernels).seconds
+    assert seconds == pytest.approx(search.seconds + attention(instance, early), rel=1e-9)

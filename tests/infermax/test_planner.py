@@ -20,6 +20,7 @@ from infermax_opt.infermax.data.suites import paper_cost
 from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.planners.plan import _placement, planner
 from infermax_opt.infermax.planners.plan import _run as _planner_run
+from infermax_opt.infermax.planners.plan._early_evictions import tokens_beside
 from infermax_opt.infermax.planners.plan._options import decide, knee_share
 from infermax_opt.infermax.planners.plan._write import batches_of
 from infermax_opt.infermax.planners.plan.planner import ArrivalsError, PlannerOptions, plan, plans
@@ -54,6 +55,7 @@ OPTIONS = st.builds(
     spare=st.sampled_from([0.0, 0.0, 0.1, 0.5]),
     early=st.sampled_from([0.0, 0.0, 1.0, 5.0]),
     young=st.sampled_from([0.0, 1.0]),
+    room=st.sampled_from([0.0, 0.0, 0.7, 2.0]),
 )
 PAPER = paper_cost(Attention.EXACT)
 
@@ -236,25 +238,40 @@ def test_plans_of_more_requests_are_valid(instance: Instance, options: PlannerOp
 @given(
     instance=instances(arrivals=False, max_requests=2, max_tokens=12),
     count=st.integers(2, 30),
-    room=st.integers(0, 60),
-    early=st.sampled_from([0.5, 1.0, 1.5, 4.0]),
+    more=st.integers(0, 60),
+    way=st.sampled_from([(0.5, 0.0), (1.0, 0.0), (1.5, 0.0), (4.0, 0.0), (0.0, 0.6), (0.0, 1.0), (0.0, 2.0)]),
     young=st.sampled_from([0.0, 0.5, 1.0]),
     options=OPTIONS,
 )
 def test_early_starts_are_valid(
-    instance: Instance, count: int, room: int, early: float, young: float, options: PlannerOptions
+    instance: Instance, count: int, more: int, way: tuple[float, float], young: float, options: PlannerOptions
 ) -> None:
+    """Of every age of the steady state, or so that they fill what a plan leaves free."""
     group = replace(instance.groups[0], count=count)
-    system = replace(instance.system, kv_capacity=instance.system.kv_capacity + room)
-    instance = replace(instance, groups=(group,), system=system)
-    options = replace(options, backwards=True, early=early, young=young)
+    system = replace(instance.system, kv_capacity=instance.system.kv_capacity + more)
+    instance = replace(instance, groups=(group, *instance.groups[1:]), system=system)
+    options = replace(options, backwards=True, early=way[0], room=way[1], young=young)
     found = decide(instance, options, 0)
     schedule = batches_of(instance, found)
     seconds = value(instance, schedule)
     if found.cuts:
         assert replay(instance, schedule).evictions == len(found.cuts)
         assert float(seconds) == pytest.approx(found.seconds)
-    assert found.seconds <= decide(instance, replace(options, early=0.0), 0).seconds
+    assert found.seconds <= decide(instance, replace(options, early=0.0, room=0.0), 0).seconds
+
+
+def test_early_starts_take_the_room_that_is_free() -> None:
+    """10 tokens are free first, then ever fewer; the longest come first, from all over the order."""
+    instance = Instance.of_requests("free", [(1, 9)] * 20, System(20, 20, 20), PAPER)
+    taken = [10, 10, 10, 11, 12, 13, 14, 15, 20]
+    tokens = tokens_beside(instance, taken, range(20), 1.0, 0.0)
+    made = {i: some for i, some in enumerate(tokens) if some}
+    assert made == {0: 6, 4: 4, 8: 3, 12: 2, 1: 2}
+    assert all(sum(1 + t for s in made.values() if s > t) <= 20 - taken[t] for t in range(9))
+    assert not any(tokens_beside(instance, taken, range(20), 1.0, 1e9))
+    assert sum(tokens_beside(instance, taken, range(20), 0.5, 0.0)) < sum(tokens)
+    one = replace(instance, system=replace(instance.system, max_running=3))
+    assert sum(some > 0 for some in tokens_beside(one, taken, range(20), 1.0, 0.0)) == 1
 
 
 @SOME

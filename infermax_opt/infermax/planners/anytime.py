@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.planners.moments import after_share
 
 if TYPE_CHECKING:
     from infermax_opt.infermax.planners.backlog.planner import BacklogPlanner
@@ -26,6 +27,8 @@ MANY_SHARE = 0.6
 #: Share of the time left then that the search for orders has, where that one applies, and of what is left
 #: after it the local search; the same where types are so many that the first one puts them into classes.
 ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
+#: The same, the first at most, where requests may start early, which the local search plans, too.
+EARLY_SHARES = (0.45, 0.7)
 #: The same where plans follow in which requests fill the holes that others leave; then the share of these.
 FILLED_SHARES, FILLERS_SHARE = (0.2, 0.2), 0.7
 #: Requests that fill the KV; where they are no more, long outputs are planned at a coarse scale as well.
@@ -83,13 +86,13 @@ def anytime_plans(
 
     planner, backlog = Planner(instance, seed=seed), BacklogPlanner(instance, seed=seed)
     if instance.policy.hybrid_batching and any(instance.cost.mixed):
-        until = deadline if len(instance.types) > CLASSES else _until(APART_SHARE, deadline)
+        until = deadline if len(instance.types) > CLASSES else after_share(APART_SHARE, deadline)
         yield from _beside_or_apart(instance, planner, backlog, seed, until)
         if deadline is not None and time.monotonic() >= deadline:
             return
     rivals = sequences_help(instance) or lives_help(instance) or backlog.helps or _beams_do_well(instance)
-    yield from planner.improve(_until(LIST_SHARE if rivals else MANY_SHARE, deadline))
-    yield from backlog.improve(planner.best, _until(BACKLOG_SHARE, deadline))
+    yield from planner.improve(after_share(LIST_SHARE if rivals else MANY_SHARE, deadline))
+    yield from backlog.improve(planner.best, after_share(BACKLOG_SHARE, deadline))
     yield from _along_orders(instance, planner, known, seed, deadline)
     yield from _searched(instance, planner, backlog, upper, known, done, seed, deadline)
 
@@ -118,14 +121,16 @@ def _along_orders(
 
     filled = fillers_help(instance)
     search, local = ORDER_SHARES if len(instance.types) <= CLASSES else CLASSES_SHARES
+    if planner.early and (len(instance.types) > 1 or not _beams_do_well(instance)):
+        search, local = min(search, EARLY_SHARES[0]), EARLY_SHARES[1]
     search, local = FILLED_SHARES if filled else (search, local)
     if sequences_help(instance):
-        yield from sequence_plans(instance, planner, seed=seed, deadline=_until(search, deadline))
+        yield from sequence_plans(instance, planner, seed=seed, deadline=after_share(search, deadline))
     if orders_help(instance) and not lives_help(instance):
-        until = _until(local, deadline)
+        until = after_share(local, deadline)
         yield from orders_plans(instance, planner, known=known(), seed=seed, deadline=until)
     if filled:
-        until = _until(FILLERS_SHARE, deadline)
+        until = after_share(FILLERS_SHARE, deadline)
         for name, schedule in fillers_plans(instance, known(), seed=seed, deadline=until):
             yield name, _polished(instance, schedule)
 
@@ -159,7 +164,7 @@ def _beside_or_apart(
     ]
     best: list[float] = [math.inf] * len(ways)
     for k, share in enumerate(TURNS):
-        for name, schedule in ways[k](_until(share, deadline)):
+        for name, schedule in ways[k](after_share(share, deadline)):
             best[k] = min(best[k], replay(instance, schedule).ends[-1])
             yield name, schedule
     if deadline is not None:
@@ -202,17 +207,17 @@ def _searched(
     def least() -> float:
         return min(math.inf if upper is None else upper, planner.best, backlog.best, backward.best)
 
-    yield from backward.improve(least(), _until(BACKWARD_SHARE, deadline), try_out=True, done=done)
+    yield from backward.improve(least(), after_share(BACKWARD_SHARE, deadline), try_out=True, done=done)
     if done():
         return
-    until = _until(BEAM_SHARE, deadline) if few else deadline
+    until = after_share(BEAM_SHARE, deadline) if few else deadline
     for name, schedule in _beam_plans(instance, upper, seed, until):
         yield name, _polished(instance, schedule)
     if few:
         for name, schedule in lives_plans(instance, known=known(), seed=seed, deadline=deadline):
             yield name, _polished(instance, schedule)
     if deadline is not None and time.monotonic() < deadline:
-        until = _until(BETWEEN_SHARE, deadline) if backward.best < math.inf else deadline
+        until = after_share(BETWEEN_SHARE, deadline) if backward.best < math.inf else deadline
         if backlog.best < planner.best:
             yield from backlog.improve(planner.best, until)
         else:
@@ -228,12 +233,6 @@ def _beams_do_well(instance: Instance) -> bool:
     return counts_help(instance) or typical_slots(instance) <= FEW
 
 
-def _until(share: float, deadline: float | None) -> float | None:
-    """Moment when so large a share of the time left has passed."""
-    now = time.monotonic()
-    return None if deadline is None else now + share * (deadline - now)
-
-
 def _beam_plans(
     instance: Instance, upper: float | None, seed: int, deadline: float | None
 ) -> Iterator[tuple[str, Schedule]]:
@@ -246,11 +245,11 @@ def _beam_plans(
     from infermax_opt.infermax.planners.plan.planner import typical_slots
     from infermax_opt.infermax.planners.scaled_instance import coarse_plans, coarse_scale
 
-    yield from count_plans(instance, upper=upper, seed=seed, deadline=_until(COUNT_SHARE, deadline))
+    yield from count_plans(instance, upper=upper, seed=seed, deadline=after_share(COUNT_SHARE, deadline))
     if typical_slots(instance) > COARSE_FEW or coarse_scale(instance) == 1:
         yield from beam_plans(instance, upper=upper, seed=seed, deadline=deadline)
         return
-    yield from beam_plans(instance, upper=upper, seed=seed, deadline=_until(FINE_SHARE, deadline))
+    yield from beam_plans(instance, upper=upper, seed=seed, deadline=after_share(FINE_SHARE, deadline))
     yield from coarse_plans(instance, upper=upper, seed=seed, deadline=deadline)
 
 

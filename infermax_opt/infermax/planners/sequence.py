@@ -17,12 +17,12 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.planners.moments import after_share
 from infermax_opt.infermax.planners.plan._options import expected_batches, filled_batches
 from infermax_opt.infermax.planners.plan.planner import Planner, typical_slots
 
@@ -91,8 +91,7 @@ def sequence_plans(
         ``sequence:`` and the number of orders tried.
     schedule : Schedule
     """
-    began = time.monotonic()
-    until = None if deadline is None else began + ORDER_SHARE * (deadline - began)
+    until = after_share(ORDER_SHARE, deadline)
     options = planner.chosen.in_order()
     number = 0
     order: list[int] = []
@@ -100,18 +99,17 @@ def sequence_plans(
         schedule = planner.follow(order, options, deadline)
         if schedule is not None:
             yield f"sequence:{number}", schedule
-    for early in planner.early_shares if order else ():
+    for way in planner.early_ways if order else ():
         if deadline is not None and time.monotonic() >= deadline:
             return
-        schedule = planner.follow(order, replace(options, early=early, group=1, spare=0.0), deadline)
+        schedule = planner.follow(order, options.with_early(way), deadline)
         if schedule is not None:
             yield f"sequence:{number}", schedule
 
 
 def _orders(instance: Instance, seed: int, deadline: float | None) -> Iterator[tuple[int, list[int]]]:
     """Ever better orders, at most one every so often, and the number of searches made."""
-    began = told = time.monotonic()
-    narrow_until = None if deadline is None else began + NARROW_SHARE * (deadline - began)
+    told, narrow_until = time.monotonic(), after_share(NARROW_SHARE, deadline)
     search = _OrderSearch(instance, seed)
     pending = False
     number = 0

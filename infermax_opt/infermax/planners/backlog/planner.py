@@ -235,10 +235,11 @@ class _Found:
         """As a plan of the list planner."""
         size, count = self.batches, self.count
         decodes = (self.profiles.tokens[:size] > self.profiles.prefill[:size]).tolist()
+        made, held = [0] * len(self.start), self.profiles.kv[:size]
         columns = (self.chunks.time, self.chunks.request, self.chunks.tokens)
         chunks = list(zip(*(column[:count].tolist() for column in columns), strict=True))
         start = self.start.tolist()
-        return Plan(self.rules, size, self.seconds, decodes, chunks, [], start, [0] * len(start), False)
+        return Plan(self.rules, size, self.seconds, decodes, chunks, [], start, made, held, False)
 
 
 class _Work:

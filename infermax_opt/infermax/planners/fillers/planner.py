@@ -57,6 +57,7 @@ def fillers_help(instance: Instance) -> bool:
     steps = filled_batches(instance) + 2 * longest
     return (
         orders_help(instance)
+        and len(instance.types) > 1
         and instance.policy.preemption
         and typical_slots(instance) <= FEW
         and longest * steps <= MAX_CELLS

@@ -4,6 +4,9 @@
 Where each request starts in the first batch in which it fits, and none before its predecessor, a plan is an
 order.  What comes before the first place that changes stays as it is; so does its part of the profiles.
 
+With early starts (`infermax_opt.infermax.planners.plan._early_evictions`) the number of batches is given, as
+it says where in the profiles they are.  An order is a plan if what is left of all requests needs no more.
+
 The functions run as plain Python or compiled; see `infermax_opt.infermax.schedulers._state`.
 """
 
@@ -27,12 +30,18 @@ MOVES, SWAPS = 3, 0.5
 
 
 class Columns(NamedTuple):
-    """Per request: tokens to prefill and to generate, and most tokens of a chunk; batches of the longest."""
+    """Per request: tokens to prefill and to generate, and most tokens of a chunk; batches of the longest.
+
+    `made`: tokens that an early start of the request generates, of which the former two are without; or 0.
+    `least`: batches of a plan with these.
+    """
 
     inputs: Any
     outputs: Any
     width: Any
+    made: Any
     longest: int
+    least: int
 
 
 def follow(
@@ -43,9 +52,9 @@ def follow(
     Returns
     -------
     t : int
-        Batch in which the last of them starts; -1 where the profiles might be too short.
+        Batch in which the last of them starts; -1 where the profiles might be too short, or a refill is cut.
     reach : int
-        Batches in use, at least those given.
+        Batches in use, at least those given, and those that early starts need before their refills.
     work : float
         Attention work of their prompts, in token pairs, if it depends on chunks.
     """
@@ -61,6 +70,10 @@ def follow(
             t += 1
         commit(rules, profiles, trial, t, inputs, outputs)
         reach = max(reach, trial.count[END])
+        if columns.made[i] > 0:
+            if trial.count[CHUNKS] > 1:
+                return -1, reach, work
+            reach = max(reach, trial.count[END] + columns.made[i] + 1)
         if not rules.exact:
             for part in range(trial.count[CHUNKS]):
                 work += prefill_work(0, trial.chunk[part], 0)
@@ -103,14 +116,14 @@ def climb(
     rules: Any, columns: Any, profiles: Any, kept: Any, trial: Any, cost: Any, order: Any, low: Any,
     reads: Any, work: Any, rounds: Any, heat: Any, weight: Any, seed: Any,
 ) -> Any:  # fmt: skip
-    """Improve an order from place `low` on; return the estimated makespan in seconds, FAR if it never fits.
+    """Improve an order from place `low` on.
 
     Parameters
     ----------
     rules, columns, profiles, trial : Rules, Columns, Profiles, Trial
         The profiles are empty.
     kept : Profiles
-        Room for a copy of them, empty, too.
+        Room for a copy of them; empty but for early starts.
     cost : Coefficients
         Floats.
     order : column of int
@@ -125,12 +138,22 @@ def climb(
         Seconds that it counts if a full memory is a batch later through the longest request, so that more
         than the last requests counts.
     seed : int
+
+    Returns
+    -------
+    seconds : float
+        Estimated makespan of the best order, without the attention of early starts; FAR if none ever fits.
+        More than that if it needs more batches than there are.
+    batches : int
+        That it needs.
     """
     np.random.seed(seed)
-    t, reach, before = follow(rules, columns, kept, trial, order, 0, low, 0, 0)
+    least = columns.least
+    t, reach, before = follow(rules, columns, kept, trial, order, 0, low, 0, least)
     if t < 0:
-        return FAR
+        return FAR, 0
     current, best, found, value, used = order.copy(), order.copy(), FAR, FAR, reach
+    batches = 0
     for turn in range(rounds + 1):
         other = current.copy()
         if turn > 0:
@@ -142,15 +165,17 @@ def climb(
         if last >= 0:
             seconds = estimate(rules, profiles, cost, used, reads, work + before + more)
             late = weight * moment(profiles, used) / (rules.capacity * columns.longest)
+            if least > 0:
+                seconds += cost.alpha[0] * (used - least)
         else:
             used = len(profiles.kv)
         allowed = heat * (1 - turn / (rounds + 1)) * -np.log(1 - np.random.random())
         if seconds + late <= value + allowed:
             current, value = other, seconds + late
             if seconds < found:
-                best, found = other.copy(), seconds
+                best, found, batches = other.copy(), seconds, used
     order[:] = best
-    return found
+    return found, batches
 
 
 HELPERS = (batch_time, prefill_work, *_profile.HELPERS, estimate, follow, copy, moment, change)

@@ -9,19 +9,29 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.cost import prefill_work
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Schedule
+from infermax_opt.infermax.planners.moments import after_share
 from infermax_opt.infermax.planners.orders import _kernel
 from infermax_opt.infermax.planners.orders._kernel import FAR, Columns
+from infermax_opt.infermax.planners.plan._early_evictions import Early, occupy
+from infermax_opt.infermax.planners.plan._early_search import refilled_whole, whole_refills
 from infermax_opt.infermax.planners.plan._kernel import area
-from infermax_opt.infermax.planners.plan._options import PlannerOptions, rules_of, widths_of
+from infermax_opt.infermax.planners.plan._options import (
+    PlannerOptions,
+    decide,
+    longest_output,
+    rules_of,
+    widths_of,
+)
 from infermax_opt.infermax.planners.plan._placement import Kernels, expected_horizon, longest_stay
 from infermax_opt.infermax.planners.plan._profile import Profiles, Trial
+from infermax_opt.infermax.planners.plan._run import Plan, run_kernel
 from infermax_opt.infermax.planners.plan.planner import Planner
 from infermax_opt.infermax.planners.polish.polish import compiled_regroup
 from infermax_opt.infermax.replay.fast import valid_replay
@@ -33,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["orders_help", "orders_plans"]
 
 #: Most output tokens: with more a plan takes too long.
-MAX_TOKENS = 1_000_000
+MAX_TOKENS = 2_000_000
 #: Most requests.
 MAX_REQUESTS = 5_000
 #: Seconds between two choices of the part of the order that is searched; such choices without a deadline.
@@ -44,17 +54,20 @@ ROUNDS = 640
 HALVINGS = 4
 #: How much worse a plan may be than that before it, in fixed times of a batch: one of these.
 HEATS = (0.0, 1.0, 3.0)
+#: Share of the time for plans without early starts, where those with them follow.
+WHOLE_SHARE = 0.4
+#: Seconds between two plans with early starts that become schedules.
+PAUSE = 2.0
 #: What it counts if a full memory is a batch later through the longest request, in fixed times of a batch.
 LATER = 0.5
 
 
 def orders_help(instance: Instance) -> bool:
-    """Whether requests differ, and a plan takes so little time that many orders can be tried."""
+    """Whether a plan takes so little time that many orders can be tried."""
     return (
         instance.offline
         and instance.objective.is_makespan
         and instance.policy.hybrid_batching
-        and len(instance.types) > 1
         and len(instance.requests) <= MAX_REQUESTS
         and instance.output_tokens <= MAX_TOKENS
     )
@@ -85,26 +98,92 @@ def orders_plans(
     Yields
     ------
     name : str
-        ``orders``.
+        ``orders``, or ``orders:early`` with early starts.
     schedule : Schedule
     """
     if not orders_help(instance):
         return
+    order, options = _first_order(instance, known), planner.chosen.in_order()
+    if len(instance.types) > 1:
+        search, best = _Search(instance, options, order, seed), FAR
+        for _ in _spells(search, after_share(WHOLE_SHARE, deadline) if planner.early else deadline):
+            if search.seconds < best:
+                best = search.seconds
+                schedule = planner.follow(search.order.tolist(), options, deadline)
+                if schedule is not None:
+                    yield "orders", schedule
+        order = search.order.tolist()
+    if planner.early:
+        yield from _early_plans(instance, planner, order, seed, deadline)
+
+
+def _early_plans(
+    instance: Instance, planner: Planner, order: Sequence[int], seed: int, deadline: float | None
+) -> Iterator[tuple[str, Schedule]]:
+    """Plans along orders in which some requests start early, in ever fewer batches.
+
+    Parameters
+    ----------
+    instance : Instance
+    planner : Planner
+        It says how early starts are chosen.
+    order : sequence of int
+        That of a good plan without.
+    seed, deadline
+        As in `orders_plans`.
+    """
     options = planner.chosen.in_order()
-    search, rounds, spells, best = _Search(instance, options, known, seed), ROUNDS // 16, 0, FAR
+    plan = _with_early_starts(instance, planner, order, deadline)
+    if plan is None:
+        return
+    made, batches, fewer = plan.made, plan.batches, 1
+    search = _Search(instance, options, order, seed, Early(made, batches))
+    told, found = time.monotonic(), plan
+    for _ in _spells(search, deadline):
+        enough = search.batches <= search.least
+        if enough:
+            found = search.plan() or found
+            batches = search.batches
+        fewer = 2 * fewer if enough else max(1, fewer // 2)
+        search.aim(batches - fewer)
+        if time.monotonic() - told >= PAUSE:
+            told = time.monotonic()
+            yield from _told(planner, found)
+    yield from _told(planner, found)
+
+
+def _told(planner: Planner, plan: Plan) -> Iterator[tuple[str, Schedule]]:
+    """The schedule of a plan, if it is better than all before."""
+    schedule = planner.take(plan)
+    if schedule is not None:
+        yield "orders:early", schedule
+
+
+def _with_early_starts(
+    instance: Instance, planner: Planner, order: Sequence[int], deadline: float | None
+) -> Plan | None:
+    """The best plan along an order with early starts, chosen in one of the planner's ways."""
+    options, best = planner.chosen.in_order(), None
+    for way in planner.early_ways:
+        if best is not None and deadline is not None and time.monotonic() >= deadline:
+            break
+        plan = decide(instance, options.with_early(way), planner.shuffle, deadline, order)
+        if any(plan.made) and (best is None or plan.seconds < best.seconds):
+            best = plan
+    return best
+
+
+def _spells(search: _Search, deadline: float | None) -> Iterator[None]:
+    """Search, and come back about every `SPELL` seconds."""
+    rounds, spells = ROUNDS if deadline is None else ROUNDS // 16, 0
     while spells < SPELLS if deadline is None else time.monotonic() < deadline:
         spells += 1
         began = time.monotonic()
-        seconds = search.step(ROUNDS if deadline is None else rounds)
+        search.step(rounds)
         took = time.monotonic() - began
         if deadline is not None:
             rounds = rounds * 2 if took < SPELL else max(1, rounds // 2) if took > 4 * SPELL else rounds
-        if seconds >= best:
-            continue
-        best = seconds
-        schedule = planner.follow(search.order.tolist(), options, deadline)
-        if schedule is not None:
-            yield "orders", schedule
+        yield
 
 
 class _Search:
@@ -115,38 +194,70 @@ class _Search:
     instance : Instance
     options : PlannerOptions
         Of plans that place one request after the other.
-    known : Schedule or None
-        Whose order is the first.
+    order : sequence of int
+        The first one.
     seed : int
+    early : Early, optional
+        Early starts of all these plans.
 
     Attributes
     ----------
     order : int64 array
         The best one found so far.
+    seconds : float
+        Its estimated makespan; FAR if there is none.
+    batches : int
+        That it needs.
+    least : int
+        Batches that there are with early starts, or 0.
     """
 
-    def __init__(self, instance: Instance, options: PlannerOptions, known: Schedule | None, seed: int):
+    def __init__(
+        self,
+        instance: Instance,
+        options: PlannerOptions,
+        order: Sequence[int],
+        seed: int,
+        early: Early | None = None,
+    ):
         import numpy as np
 
         self.instance, self.rng = instance, np.random.default_rng(seed)
-        requests, integers = instance.requests, functools.partial(np.array, dtype=np.int64)
-        self.rules = rules_of(instance, options, max(r.output_tokens for r in requests))
-        longest = longest_stay(instance, self.rules)
+        integers = functools.partial(np.array, dtype=np.int64)
+        self.rules = rules_of(instance, options, longest_output(instance))
         self.horizon = min(expected_horizon(instance, self.rules), MAX_BATCHES)
-        self.columns = Columns(
-            integers([r.input_tokens for r in requests]),
-            integers([r.output_tokens for r in requests]),
-            integers(widths_of(instance, options)),
-            longest,
-        )
+        self.made = early.tokens if early else [0] * len(instance.requests)
+        self.width = whole_refills(widths_of(instance, options), self.made)
         self.kernels = Kernels(
             _climb(), compiled_regroup(), integers, functools.partial(np.array, dtype=np.float64)
         )
-        self.trial = Trial(*(self.kernels.zeros(size) for size in (longest, longest, 4)))
-        self.reads = float(sum(area(r.input_tokens, r.output_tokens - 1) for r in requests))
-        self.work = float(sum(prefill_work(1, r.input_tokens, 0) for r in requests)) * self.rules.exact
-        self.order: npt.NDArray[np.int64] = integers(_first_order(instance, known))
-        self.seconds = FAR
+        rest = [
+            (r.input_tokens + m, r.output_tokens - m)
+            for r, m in zip(instance.requests, self.made, strict=True)
+        ]
+        stay = longest_stay(instance, self.rules)
+        self.columns = Columns(
+            integers([inputs for inputs, _ in rest]), integers([outputs for _, outputs in rest]),
+            integers(self.width), integers(self.made), stay + max(self.made) + 1, 0,
+        )  # fmt: skip
+        self.trial = Trial(*(self.kernels.zeros(size) for size in (stay, stay, 4)))
+        self.reads = float(sum(area(inputs, outputs - 1) for inputs, outputs in rest))
+        self.work = float(sum(prefill_work(1, inputs, 0) for inputs, _ in rest)) * self.rules.exact
+        self.order: npt.NDArray[np.int64] = integers(order)
+        self.aim(early.batches if early else 0)
+
+    def aim(self, least: int) -> None:
+        """Go on with so many batches, with early starts; without there is nothing to say."""
+        self.least = max(least, max(self.made) + 2) if least else 0
+        self.seconds, self.batches = FAR, MAX_BATCHES
+        self.columns = self.columns._replace(least=self.least)
+        self._empty()
+
+    def _empty(self) -> None:
+        """Profiles of early starts alone."""
+        self.profiles = Profiles(*(self.kernels.zeros(self.horizon) for _ in range(4)))
+        if self.least:
+            occupy(self.instance, Early(self.made, self.least), self.profiles)
 
     def step(self, rounds: int) -> float:
         """Search a part of the order; the estimated makespan of the best one so far, in seconds."""
@@ -154,17 +265,24 @@ class _Search:
         low = 0 if self.seconds == FAR else count - max(2, count >> int(self.rng.integers(HALVINGS + 1)))
         fixed = max(self.instance.cost.floats.alpha)
         order = self.order.copy()
-        profiles, kept = (Profiles(*(self.kernels.zeros(self.horizon) for _ in range(4))) for _ in range(2))
-        seconds = self.kernels.loop(
+        profiles, kept = (Profiles(*(column.copy() for column in self.profiles)) for _ in range(2))
+        seconds, batches = self.kernels.loop(
             self.rules, self.columns, profiles, kept, self.trial, self.kernels.cost(self.instance), order,
             max(0, low), self.reads, self.work, rounds, fixed * float(self.rng.choice(HEATS)), fixed * LATER,
             int(self.rng.integers(2**31)),
         )  # fmt: skip
         if seconds >= FAR:  # a longer one may be needed
             self.horizon = min(2 * self.horizon, MAX_BATCHES)
+            self._empty()
         if seconds < self.seconds:
-            self.seconds, self.order = seconds, order
+            self.seconds, self.order, self.batches = seconds, order, batches
         return self.seconds
+
+    def plan(self) -> Plan | None:
+        """The plan along the best order with early starts; None if the planner places it otherwise."""
+        early = Early(self.made, self.least)
+        plan = run_kernel(self.instance, self.rules, self.order.tolist(), self.width, early)
+        return plan if plan.batches <= self.least and refilled_whole(plan) else None
 
 
 def _first_order(instance: Instance, known: Schedule | None) -> list[int]:

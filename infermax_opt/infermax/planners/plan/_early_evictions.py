@@ -6,6 +6,9 @@ pays to start requests of every age of the steady state in the first batch, to e
 s tokens in batch s, when others need their KV, and to refill them later.  Such a request has left
 ``sum(I + k for k < s)`` of KV area behind, at the price of processing I + s - 1 tokens again.
 
+How many, and of which ages, is chosen in one of two ways: as in the steady state, or so that they fill what a
+plan without them leaves free.
+
 Backwards, an evicted request is one with a prompt of I + s tokens and s output tokens less, and
 what it held before is taken from the KV of the first batches.  So their number must be known: the
 smallest that is enough is searched for.
@@ -16,13 +19,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from infermax_opt.infermax.data.cost import prefill_work
-from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.data.instance import Instance, Request, RequestType
 from infermax_opt.infermax.planners.plan._kernel import area
 from infermax_opt.infermax.planners.plan._profile import Profiles
+from infermax_opt.infermax.schedulers._state import held
 
-__all__ = ["Early", "attention", "early_tokens", "occupy"]
+__all__ = ["Early", "attention", "early_tokens", "occupy", "tokens_beside"]
+
+#: Share of an order from which early starts are taken: the last ones, which start first anyway, are none.
+LATER = 0.8
+#: Requests that may start early, at most; those of them that are tried for each number of tokens.
+CANDIDATES, TRIED = 600, 8
 
 
 @dataclass(frozen=True)
@@ -55,19 +66,12 @@ def early_tokens(instance: Instance, share: float, young: float) -> list[int]:
     list of int
         All 0 where early starts do not apply.
     """
-    system, cost = instance.system, instance.cost.floats
+    system = instance.system
     chosen: list[tuple[int, int]] = []
     areas = [area(kind.input_tokens, kind.output_tokens) * len(kind.members) for kind in instance.types]
-    worth = (cost.alpha[0] + cost.d0) / system.kv_capacity
     for kind in instance.types:
-        inputs, outputs = kind.input_tokens, kind.output_tokens
         rate = share * system.kv_capacity * len(kind.members) / sum(areas)
-        # A refill is not cut, as its last chunk might look like a decode.
-        ages = [
-            s
-            for s in range(2, min(outputs, system.prefill_budget - inputs + 1))
-            if worth * area(inputs, s) >= young * cost.beta[0] * (inputs + s - 1)
-        ]
+        ages = [s for s in range(2, kind.output_tokens) if _pays(instance, kind, s, young)]
         members = iter(kind.members)
         for k, s in enumerate(reversed(ages)):
             chosen += [
@@ -89,6 +93,66 @@ def early_tokens(instance: Instance, share: float, young: float) -> list[int]:
     return tokens
 
 
+def _pays(instance: Instance, request: Request | RequestType, made: int, young: float) -> bool:
+    """Whether the KV area of an early start of so many tokens is worth `young` times its refill."""
+    cost, system, inputs = instance.cost.floats, instance.system, request.input_tokens
+    worth = (cost.alpha[0] + cost.d0) / system.kv_capacity
+    # A refill is not cut, as its last chunk might look like a decode.
+    whole = made < request.output_tokens and inputs + made <= system.prefill_budget
+    return whole and worth * area(inputs, made) >= young * cost.beta[0] * (inputs + made - 1)
+
+
+def tokens_beside(
+    instance: Instance, taken: Sequence[int], order: Sequence[int], share: float, young: float
+) -> list[int]:
+    """Tokens that each request generates in an early start, where these fill what others leave free.
+
+    The longest early starts come first: each one is worth the square of its tokens, and costs a refill that
+    grows with them.
+
+    Parameters
+    ----------
+    taken : sequence of int
+        KV that a plan without early starts holds in each of its first batches.
+    order : sequence of int
+        The requests as they are placed backwards.
+    share : float
+        Of the free KV that early starts take at most.
+    young : float
+        A request starts early if the KV area is worth so many times the refill.
+    """
+    import numpy as np
+
+    system, requests, tokens = instance.system, instance.requests, [0] * len(instance.requests)
+    free = share * (system.kv_capacity - np.asarray(taken, dtype=np.float64))
+    prompts, places = system.prefill_budget, (system.max_running or len(tokens)) // 2
+    waiting = _spread(order[: int(LATER * len(order))])[:CANDIDATES]
+
+    def needs(i: int, made: int) -> Any:
+        return held(requests[i].input_tokens + np.arange(made), system.block_size)
+
+    def fits(i: int, made: int) -> bool:
+        short = requests[i].input_tokens <= prompts and _pays(instance, requests[i], made, young)
+        return short and not (needs(i, made) > free[:made]).any()
+
+    for made in range(min(len(free), max(r.output_tokens for r in requests) - 1), 1, -1):
+        while places:
+            longer = islice((i for i in waiting if requests[i].output_tokens > made), TRIED)
+            i = next((i for i in longer if fits(i, made)), None)
+            if i is None:
+                break
+            free[:made] -= needs(i, made)
+            prompts, places, tokens[i] = prompts - requests[i].input_tokens, places - 1, made
+            waiting.remove(i)
+    return tokens
+
+
+def _spread(order: Sequence[int]) -> list[int]:
+    """The same with those far from each other next to each other."""
+    step = max(1, round(len(order) ** 0.5))
+    return [i for k in range(step) for i in order[k::step]]
+
+
 def attention(instance: Instance, early: Early) -> float:
     """Seconds of attention that the early starts need up to their evictions."""
     cost = instance.cost.floats
@@ -103,11 +167,10 @@ def attention(instance: Instance, early: Early) -> float:
 
 def occupy(instance: Instance, early: Early, profiles: Profiles) -> None:
     """Write the early starts into the profiles of a backwards plan."""
-    held = instance.system.held
     for request, tokens in zip(instance.requests, early.tokens, strict=True):
         for batch in range(tokens):
             u = early.batches - 1 - batch
-            profiles.kv[u] += held(request.input_tokens + batch)
+            profiles.kv[u] += instance.system.held(request.input_tokens + batch)
             profiles.running[u] += 1
             profiles.tokens[u] += 1 if batch else request.input_tokens
             profiles.prefill[u] += 0 if batch else request.input_tokens

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import random
-import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.planners.plan._early_evictions import Early, early_tokens
+from infermax_opt.infermax.planners.plan._early_evictions import early_tokens, tokens_beside
+from infermax_opt.infermax.planners.plan._early_search import with_early_starts
 from infermax_opt.infermax.planners.plan._kernel import area
 from infermax_opt.infermax.planners.plan._profile import Rules
 from infermax_opt.infermax.planners.plan._run import Plan, pilot_order, run_kernel
@@ -21,6 +21,7 @@ from infermax_opt.infermax.planners.polish.polish import MAX_NAMED
 __all__ = [
     "AHEAD",
     "ArrivalsError",
+    "EarlyWay",
     "PlannerOptions",
     "balanced_width",
     "decide",
@@ -33,8 +34,6 @@ __all__ = [
 
 #: Most prompts that are processed at once where requests come in groups, as a multiple of a group.
 GROUP_ROOM = 1.3
-#: How finely the number of batches with early starts is searched, relative to what they could save.
-FINENESS = 8
 #: Share of M that a priority of 1 is worth to the pilot method.
 PILOT_SCALE = 0.1
 #: Batches, relative to the longest output, by which the requests placed may run ahead: any number.
@@ -43,6 +42,14 @@ AHEAD = 1e9
 
 class ArrivalsError(InputError):
     """The planner takes offline instances only."""
+
+
+class EarlyWay(NamedTuple):
+    """Settings of early starts; see `PlannerOptions`."""
+
+    early: float = 0.0
+    room: float = 0.0
+    young: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,9 @@ class PlannerOptions:
         Share of M that is left to prompts that idle.
     early, young : float
         Share of early starts, and the worth that they must have; see `early_tokens`.
+    room : float
+        0: the ages of early starts are those of the steady state.  Otherwise they are chosen so that they
+        take such a share of the KV that is free in the first batches of a plan without; see `tokens_beside`.
     evict : float
         0: never.  Otherwise a request is cut in two where it fits for a while only and the KV area
         gained is worth so many times the refill.
@@ -117,13 +127,18 @@ class PlannerOptions:
     spare: float = 0.0
     early: float = 0.0
     young: float = 1.0
+    room: float = 0.0
     evict: float = 0.0
     pilot: float = 0.0
 
     def in_order(self) -> PlannerOptions:
         """The same where each request starts as soon as it fits, and none before its predecessor."""
-        plain = replace(self, early=0.0, evict=0.0, pilot=0.0)
+        plain = replace(self, early=0.0, room=0.0, evict=0.0, pilot=0.0)
         return replace(plain, window=1, walk=1, choice=1, slack=AHEAD, backwards=True)
+
+    def with_early(self, way: EarlyWay) -> PlannerOptions:
+        """The same with early starts, chosen in a given way."""
+        return replace(self, early=way.early, room=way.room, young=way.young, group=1, spare=0.0)
 
 
 def balanced_width(instance: Instance) -> float | None:
@@ -156,7 +171,7 @@ def decide(
     """
     if not instance.offline:
         raise ArrivalsError("the planner takes requests that are all there from the start", field="requests")
-    most_output = max(r.output_tokens for r in instance.requests)
+    most_output = longest_output(instance)
     width = widths_of(instance, options)
     rules = rules_of(instance, options, most_output)
     if order is None:
@@ -174,11 +189,19 @@ def decide(
             order[rest:] = sorted(order[rest:], key=lambda i: -instance.requests[i].output_tokens)
     found = run_kernel(instance, rules, order, width)
     policy = instance.policy
-    if options.early > 0 and options.backwards and policy.hybrid_batching and policy.preemption:
-        tokens = early_tokens(instance, options.early, options.young)
+    if options.backwards and policy.hybrid_batching and policy.preemption:
+        tokens = _early(instance, options, order, found)
         if any(tokens):
-            return _with_early_starts(instance, rules, order, width, tokens, found, deadline)
+            return with_early_starts(instance, rules, order, width, tokens, found, deadline)
     return found
+
+
+def _early(instance: Instance, options: PlannerOptions, order: Sequence[int], found: Plan) -> Sequence[int]:
+    """Tokens that each request generates in an early start, beside a plan without."""
+    if options.room > 0:
+        first = found.held[::-1][: longest_output(instance)]
+        return tokens_beside(instance, first, order, options.room, options.young)
+    return early_tokens(instance, options.early, options.young) if options.early > 0 else ()
 
 
 def _priorities(instance: Instance, options: PlannerOptions, seed: int) -> list[float]:
@@ -216,6 +239,11 @@ def _in_groups(instance: Instance, options: PlannerOptions, priority: Sequence[f
     return [i for group in groups for i in group]
 
 
+def longest_output(instance: Instance) -> int:
+    """Output tokens of the longest request."""
+    return max(r.output_tokens for r in instance.requests)
+
+
 def widths_of(instance: Instance, options: PlannerOptions) -> list[int]:
     """Most tokens of a chunk, per request."""
     balanced = balanced_width(instance)
@@ -223,44 +251,6 @@ def widths_of(instance: Instance, options: PlannerOptions) -> list[int]:
         return [MAX_TOKENS] * len(instance.requests)
     scale = options.chunk * balanced
     return [max(1, math.ceil(scale * math.sqrt(r.input_tokens))) for r in instance.requests]
-
-
-def _with_early_starts(
-    instance: Instance,
-    rules: Rules,
-    order: Sequence[int],
-    width: Sequence[int],
-    tokens: Sequence[int],
-    found: Plan,
-    deadline: float | None,
-) -> Plan:
-    """A plan with early starts in as few batches as they are enough for; `found` if none is better."""
-    # A refill must not be cut, as its last chunk might look like a decode.
-    width = [MAX_TOKENS if some else most for some, most in zip(tokens, width, strict=True)]
-    gained = sum(area(r.input_tokens, made) for r, made in zip(instance.requests, tokens, strict=True))
-    # They may save some more, as others hold the KV for longer when they are gone.
-    gain = 3 * gained // (2 * instance.system.kv_capacity) + 2
-    low, high = max(max(tokens) + 1, found.batches - gain), found.batches
-    fine = max(1, gain // FINENESS)
-    best = found
-    while high - low >= fine and (deadline is None or time.monotonic() < deadline):
-        middle = (low + high) // 2
-        plan = run_kernel(instance, rules, order, width, Early(tokens, middle))
-        if plan.batches > middle or not _refilled_whole(plan):
-            low = middle + 1
-            continue
-        high = middle
-        if plan.seconds < best.seconds:
-            best = plan
-    return best
-
-
-def _refilled_whole(plan: Plan) -> bool:
-    """Whether every early start is refilled in one batch, after that of its eviction."""
-    last = plan.batches - 1
-    chunks = Counter(i for _, i, _ in plan.chunks)
-    refills = Counter(i for u, i, _ in plan.chunks if last - u > plan.made[i])
-    return all(chunks[i] == 2 and refills[i] == 1 for i, made in enumerate(plan.made) if made)
 
 
 def expected_batches(instance: Instance, tokens: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from infermax_opt.core.compiled import compiled, worthwhile
@@ -48,6 +48,8 @@ class Plan:
         Batch, per request, in which it was placed (last, where it was cut).
     made : sequence of int
         Tokens, per request, made before an early eviction (see `Early`); 0 for the others.
+    held : sequence of int
+        KV per batch, before prompts were moved back.
     regrouped : bool
         Whether prompts may have been moved back, so that requests idle.
     """
@@ -60,6 +62,7 @@ class Plan:
     cuts: Sequence[tuple[int, int]]
     start: Sequence[int]
     made: Sequence[int]
+    held: Sequence[int] = field(compare=False)
     regrouped: bool
 
 
@@ -132,7 +135,7 @@ def _run(
         rules, int(placed.batches), float(placed.seconds) - saved, decodes,
         list(zip(placed.time, placed.request, placed.chunk, strict=True)),
         list(zip(placed.cut_time, placed.cut_request, strict=True)),
-        list(placed.start), placed.made, regrouped,
+        list(placed.start), placed.made, placed.profiles.kv[: placed.batches], regrouped,
     )  # fmt: skip
 
 

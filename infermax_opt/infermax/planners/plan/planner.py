@@ -32,12 +32,14 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.plan._early_evictions import early_tokens
 from infermax_opt.infermax.planners.plan._options import (
     ArrivalsError,
+    EarlyWay,
     PlannerOptions,
     balanced_width,
     decide,
     expected_batches,
     knee_share,
 )
+from infermax_opt.infermax.planners.plan._run import Plan
 from infermax_opt.infermax.planners.plan._write import batches_of
 from infermax_opt.infermax.planners.polish.polish import polish
 
@@ -56,8 +58,11 @@ RAMP = 0.005
 ALIKE, ALIKE_FREE = (0.35, 0.15, 0.05), 0.4
 #: Slack at which no start waits.
 UNPACED = 100.0
-#: Shares of early starts to try.
-EARLY_SHARES = (1.0, 1.3, 0.7)
+#: Settings of early starts to try: of every age of the steady state, then those that fill what is free.
+EARLY = (
+    *(EarlyWay(early=share) for share in (1.0, 1.3, 0.7)),
+    *(EarlyWay(room=room, young=young) for room, young in ((1.0, 0.8), (1.0, 1.5), (1.2, 0.8))),
+)
 #: Most batches that all tries of the pilot method together may look at.
 PILOT_WORK = 1_800_000
 #: Most requests that fill the KV where the pilot method is worth a try.
@@ -131,9 +136,9 @@ class Planner:
         self.shuffle = seed
         self.opening = _opening(instance) if instance.offline else []
         self.early = instance.offline and _early_helps(instance)
-        #: Shares of early starts that are worth a try.
-        self.early_shares = EARLY_SHARES if self.early else ()
-        self.shares = list(self.early_shares)
+        #: Settings of early starts that are worth a try.
+        self.early_ways = EARLY if self.early else ()
+        self.ways = list(self.early_ways)
         self.tried: set[PlannerOptions] = set()
         self.number = self.failed = 0
 
@@ -162,9 +167,9 @@ class Planner:
         if schedule is not None and seconds < self.best * (1 - NOISE):
             self.best, self.chosen, self.shuffle, self.failed = seconds, options, shuffle, 0
             return schedule
-        if not (self.opening or self.shares):
+        if not (self.opening or self.ways):
             # Early starts take the time of several plans.
-            self.failed += 4 if options.early > 0 else 1
+            self.failed += 4 if options.early > 0 or options.room > 0 else 1
         return None
 
     def follow(
@@ -191,12 +196,19 @@ class Planner:
         self.best = seconds
         return schedule
 
+    def take(self, plan: Plan) -> Schedule | None:
+        """The schedule of a plan backwards with hybrid batching; None if no better than the best so far."""
+        if plan.seconds >= self.best * (1 - NOISE):
+            return None
+        self.best = plan.seconds
+        return batches_of(self.instance, plan)
+
     def _next(self) -> tuple[PlannerOptions, int]:
         """Settings to try next, and the seed of the noise."""
         if self.opening:
             return self.opening.pop(0), self.shuffle
-        if self.shares:
-            return replace(self.chosen, early=self.shares.pop(0), group=1, spare=0.0), self.shuffle
+        if self.ways:
+            return self.chosen.with_early(self.ways.pop(0)), self.shuffle
         return _neighbour(self.instance, self.chosen, self.shuffle, self.early, self.rng)
 
 
@@ -324,6 +336,25 @@ def _neighbour(
     return options, seed
 
 
+def _early_changes(options: PlannerOptions, rng: random.Random) -> list[Change]:
+    """What may change of early starts."""
+    room = max(0.0, options.room + rng.gauss(0, 0.1)) if options.room else rng.choice((0.0, 1.0))
+    return [
+        Change("early", max(0.0, options.early + rng.gauss(0, 0.3))),
+        Change("young", options.young * math.exp(rng.gauss(0, 0.2))),
+        Change("room", room),
+    ]
+
+
+def _apart_changes(options: PlannerOptions, rng: random.Random) -> list[Change]:
+    """What may change of plans in which prompts and decodes keep apart."""
+    changes = [Change("every", max(1, round(options.every * math.exp(rng.gauss(0, 0.7)))))]
+    if options.gather > 0:
+        changes.append(Change("gather", options.gather * math.exp(rng.gauss(0, 0.2))))
+        changes.append(Change("alike", options.alike * math.exp(rng.gauss(0, 0.2))))
+    return changes
+
+
 def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: random.Random) -> list[Change]:
     """What may change, each to a random value near the one it has; sorted by name."""
     changes = [
@@ -352,23 +383,17 @@ def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: rand
             Change("spare", max(0.0, options.spare + rng.gauss(0, 0.001))),
         ]
     if early:
-        changes += [
-            Change("early", max(0.0, options.early + rng.gauss(0, 0.3))),
-            Change("young", options.young * math.exp(rng.gauss(0, 0.2))),
-        ]
+        changes += _early_changes(options, rng)
     if len(instance.types) > 1:
         changes.append(Change("last", min(1.0, max(0.0, options.last + rng.gauss(0, 0.2)))))
     if options.pilot > 0:
         changes.append(Change("pilot", options.pilot * math.exp(rng.gauss(0, 0.3))))
     if not hybrid:
-        changes.append(Change("every", max(1, round(options.every * math.exp(rng.gauss(0, 0.7))))))
-        if options.gather > 0:
-            changes.append(Change("gather", options.gather * math.exp(rng.gauss(0, 0.2))))
-            changes.append(Change("alike", options.alike * math.exp(rng.gauss(0, 0.2))))
+        changes += _apart_changes(options, rng)
     changes.append(Change("seed", rng.randrange(2**31)))
     if len(instance.types) == 1:
         # The order of alike requests decides nothing, except which of them start early.
         alike = {"by_output", "by_input", "window", "walk", "choice"}
-        alike |= set() if options.early > 0 else {"noise", "seed"}
+        alike |= set() if options.early > 0 or options.room > 0 else {"noise", "seed"}
         changes = [change for change in changes if change.name not in alike]
     return sorted(changes, key=lambda change: change.name)

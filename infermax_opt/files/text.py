@@ -36,7 +36,9 @@ def counted(value: Fraction | int, unit: str | None, rounding: Rounding = "neare
     number = str(value) if isinstance(value, int) else figures_text(value, rounding=rounding)
     if unit is None:
         return number
-    return f"{number} {unit.removesuffix('s') if value == 1 and '/' not in unit else unit}"
+    if value == 1 and "/" not in unit:
+        unit = unit.removesuffix("es" if unit.endswith("ches") else "s")
+    return f"{number} {unit}"
 
 
 def percent(value: Fraction | None, rounding: Rounding = "nearest") -> str:

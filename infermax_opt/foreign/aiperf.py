@@ -13,6 +13,7 @@ from fractions import Fraction
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
 from infermax_opt.files.rows import json_rows
+from infermax_opt.files.text import counted
 from infermax_opt.foreign.formats import Choices, RunFormat
 from infermax_opt.foreign.head import Head
 from infermax_opt.foreign.requests import MS, NS, US, Collected, S, Values
@@ -99,7 +100,7 @@ def _read(path: str, choices: Choices) -> Run:
     if late:
         found.say(f"Requests were sent up to {float(late):g} s after the moment planned (credit_issued_ns).")
     if untimed:
-        found.say(f"{untimed} requests have no time_to_first_token: they were not streamed.")
+        found.say(f"Not streamed, without time_to_first_token: {counted(untimed, 'requests')}.")
     return found.run()
 
 

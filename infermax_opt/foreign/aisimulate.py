@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from infermax_opt.files.rows import Row, json_rows
+from infermax_opt.files.text import counted
 from infermax_opt.foreign.formats import Choices, RunFormat
 from infermax_opt.foreign.head import Head
 from infermax_opt.foreign.requests import MS, Collected, Values
@@ -97,9 +98,11 @@ def _read(path: str, choices: Choices) -> Run:
     read_rows(reader.found, rows, reader.plain, reader.single)
     found, short, hits = reader.found, reader.short, reader.hits
     if short:
-        found.say(f"{short} requests generated fewer tokens than were asked for.")
+        found.say(f"{counted(short, 'requests')} generated fewer tokens than were asked for.")
     if hits:
-        found.say(f"{hits} requests found a part of their prompt in a prefix cache (reused_input_tokens).")
+        found.say(
+            f"{counted(hits, 'requests')} found a part of the prompt in a prefix cache (reused_input_tokens)."
+        )
     return found.run()
 
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json_walk import JsonWalk
+from infermax_opt.files.text import counted
 from infermax_opt.foreign.formats import Choices, RunFormat
 from infermax_opt.foreign.head import Head
 from infermax_opt.foreign.requests import MS, Collected, Values
@@ -108,9 +109,11 @@ class _Benchmark:
                 f"Requests were sent up to {float(self.late):g} s after the moment planned (targeted_start)."
             )
         if self.hits:
-            self.found.say(f"{self.hits} requests found a part of their prompt in a prefix cache.")
+            self.found.say(f"{counted(self.hits, 'requests')} found a part of the prompt in a prefix cache.")
         if self.untimed:
-            self.found.say(f"{self.untimed} requests have no time_to_first_token_ms: they were not streamed.")
+            self.found.say(
+                f"Not streamed, without time_to_first_token_ms: {counted(self.untimed, 'requests')}."
+            )
 
 
 def _benchmark(walk: JsonWalk) -> Collected:

@@ -14,6 +14,7 @@ from typing import Any
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.json_walk import JsonWalk
+from infermax_opt.files.text import counted
 from infermax_opt.foreign.formats import Choices, RunFormat
 from infermax_opt.foreign.head import Head
 from infermax_opt.foreign.requests import Collected, Values
@@ -124,7 +125,7 @@ def _failed(values: Values) -> bool:
 
 def _read(path: str, choices: Choices) -> Run:
     found, walk = Collected(path, "inference-perf"), JsonWalk(path)
-    counted = drifted = prompts = hits = 0
+    told = drifted = prompts = hits = 0
     for number in walk.documents():
         if number > 1:
             raise InputError(f"holds {number} values; the report is one list", source=path)
@@ -135,7 +136,7 @@ def _read(path: str, choices: Choices) -> Run:
                 continue
             request = _request(values, position + 1)
             said = values.maybe_tokens(f"{USAGE}.completion_tokens")
-            counted += said is None
+            told += said is None
             drifted += said is not None and said != (values.maybe_tokens(f"{RESPONSE}.output_tokens") or said)
             prompts += (
                 values.maybe_tokens(f"{USAGE}.prompt_tokens") or request.input_tokens
@@ -146,22 +147,23 @@ def _read(path: str, choices: Choices) -> Run:
         "Arrivals are the moments of sending (start_time), seen by the client; the planned ones are not "
         "in the file."
     )
-    if counted:
+    if told:
         found.say(
-            f"Output lengths of {counted} requests are the client's, which tokenizes again and can drift."
+            f"Output lengths of {counted(told, 'requests')} are the client's, which tokenizes again and can "
+            "drift."
         )
     if drifted:
         found.say(
-            f"The client counted other output lengths than the server in {drifted} requests; the server's "
-            "count."
+            f"The client counted other output lengths than the server in {counted(drifted, 'requests')}; the "
+            "server's count."
         )
     if prompts:
         found.say(
-            f"The server counted other prompt lengths than the client in {prompts} requests; the client's "
-            "count."
+            f"The server counted other prompt lengths than the client in {counted(prompts, 'requests')}; the "
+            "client's count."
         )
     if hits:
-        found.say(f"{hits} requests found a part of their prompt in a prefix cache.")
+        found.say(f"{counted(hits, 'requests')} found a part of the prompt in a prefix cache.")
     return found.run()
 
 

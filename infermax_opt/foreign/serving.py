@@ -17,6 +17,7 @@ import numpy as np
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.fields import shown
 from infermax_opt.files.json_walk import JsonWalk
+from infermax_opt.files.text import counted
 from infermax_opt.files.traces import Trace
 from infermax_opt.foreign.columns import Column, Mask, Times, exact_times, read_times, read_tokens
 from infermax_opt.foreign.formats import Choices
@@ -283,11 +284,14 @@ def read_serving(path: str, form: str, choices: Choices, option: str) -> Run:
     if results.gaps:
         bundled = int((kept & latencies.streamed & (results.gaps.counts < outputs - 1)).sum())
         if bundled:
-            found.say(f"{bundled} requests have fewer itls than tokens: an entry can bundle several tokens.")
+            found.say(
+                f"Fewer itls than tokens, as an entry can bundle several: {counted(bundled, 'requests')}."
+            )
     unstreamed = int((kept & ~latencies.streamed).sum())
     if unstreamed:
         found.say(
-            f"{unstreamed} requests have a time to first token of 0: they were not streamed, it is unknown."
+            "Not streamed, with a time to first token of 0, which is taken as unknown: "
+            f"{counted(unstreamed, 'requests')}."
         )
     if "queue_times" in results.times:
         queued = results.times["queue_times"].check(path, kept, needed=False)

@@ -205,7 +205,7 @@ def test_arrivals_of_a_trace_are_of_another_clock_than_the_duration(tmp_path: Pa
 
 def test_vllm_bundled_gaps_are_said(tmp_path: Path) -> None:
     run = read(tmp_path, samples.vllm(itls=[[0.06], [0.03] * 2, [0.03] * 4]))
-    assert said(run, "1 requests have fewer itls than tokens")
+    assert said(run, "Fewer itls than tokens, as an entry can bundle several: 1 request.")
 
 
 def test_vllm_failures_are_left_out(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_sglang_with_few_requests_at_once_has_no_latencies(tmp_path: Path) -> No
 def test_answers_that_were_not_streamed_have_no_first_token(tmp_path: Path) -> None:
     run = read(tmp_path, samples.sglang(ttfts=[0.0, 0.16, 0.2], itls=[[], [0.03] * 2, [0.03] * 4]))
     assert run.requests[0].ttft is None
-    assert said(run, "1 requests have a time to first token of 0")
+    assert said(run, "with a time to first token of 0, which is taken as unknown: 1 request.")
 
 
 # --- OTLP ---------------------------------------------------------------------------------------
@@ -288,8 +288,8 @@ def test_inference_perf_prefers_the_count_of_the_server(tmp_path: Path) -> None:
     run = read(tmp_path, value)
     assert [(r.input_tokens, r.output_tokens) for r in run.requests] == [(512, 4), (2048, 3), (300, 5)]
     assert run.requests[2].cached_tokens == 7
-    assert said(run, "other output lengths than the server in 1 requests")
-    assert said(run, "Output lengths of 1 requests are the client's")
+    assert said(run, "other output lengths than the server in 1 request;")
+    assert said(run, "Output lengths of 1 request are the client's")
 
 
 def test_inference_perf_failures(tmp_path: Path) -> None:
@@ -542,8 +542,8 @@ def test_aisimulate_evictions_and_prefix_hits(tmp_path: Path) -> None:
     run = read(tmp_path, lines(rows))
     assert [r.evictions for r in run.requests] == [0, 1, 2]
     assert run.requests[0].cached_tokens == 256
-    assert said(run, "1 requests found a part of their prompt")
-    assert said(run, "1 requests generated fewer tokens")
+    assert said(run, "1 request found a part of the prompt")
+    assert said(run, "1 request generated fewer tokens")
     rows[2]["e2e_latency_ms"] = 7
     assert "e2e_latency_ms" in fails(tmp_path, lines(rows))
 

@@ -85,7 +85,7 @@ def test_what_is_guessed_and_what_is_put_in_is_said() -> None:
     assert remark.startswith("the batches of 1 of 2 requests can be read in more than one way")
     assert [k for k, batch in enumerate(schedule.batches) if batch.evict] == [1, 3]
     (remark,) = schedule_of_run(run({"0": 5}, {"0": 6}, {"0": 1}), instance((5, 3, "0")))[1]
-    assert remark.startswith("1 batches that only evict are put in")
+    assert remark.startswith("1 batch put in to evict only")
 
 
 def test_restarted_requests_are_evicted_as_early_as_can_be() -> None:

@@ -20,6 +20,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from infermax_opt.core.errors import InputError
+from infermax_opt.files.text import counted
 from infermax_opt.foreign.known_lengths import Reading, Stretch, reading_of
 from infermax_opt.foreign.restarts import Chunks, Processed, chunks_of, refill_of
 from infermax_opt.foreign.run import ForeignBatch, Run
@@ -297,7 +298,7 @@ class _Rebuilding:
         added = sum(bool(one.cleared) for one in self.rebuilt)
         if added:
             yield (
-                f"{added} batches that only evict are put in: requests are restarted from one batch to "
+                f"{counted(added, 'batches')} put in to evict only: requests are restarted from one batch to "
                 "the next"
             )
 

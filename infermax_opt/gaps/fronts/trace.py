@@ -33,6 +33,8 @@ __all__ = ["Front", "HalfPlane", "Point", "trace_front"]
 
 #: Directions of a front unless told otherwise, both axes included.
 DIRECTIONS = 7
+#: Directions that are solved whatever the time: both axes.
+ALONE = 2
 #: Share of the time for the schedulers alone.
 SCHEDULERS_SHARE = 0.2
 
@@ -76,7 +78,7 @@ class Front(ShownRows):
     undefined : tuple of str
         Metrics of both that some schedule has not, which count as 0 then.
     stopped : bool
-        Whether Ctrl-C or SIGTERM came before all weighted sums were solved.
+        Whether the time was over, or Ctrl-C or SIGTERM came, before all weighted sums were solved.
     """
 
     instance: AnyInstance
@@ -150,7 +152,7 @@ def trace_front(
     directions : int
         Weighted sums that are solved, the two metrics alone included.
     time_limit : float
-        Seconds for all of it.
+        Seconds for all of it.  Once they are over no sum is begun but for the two metrics alone.
     seed : int
     progress : callable, optional
         As in `infermax_opt.solve`.
@@ -182,8 +184,8 @@ class _Tracer:
         self.known = set(problem.heuristics_for(instance))
 
     def run(self, directions: int, time_limit: float, seed: int) -> Front:
-        """Schedulers, then one weighted sum after the other; Ctrl-C ends it early."""
-        began = time.monotonic()
+        """Schedulers, then one weighted sum after the other; Ctrl-C and the time limit end it early."""
+        began, late = time.monotonic(), False
         # One that comes while a sum is solved ends this one only, with what it has: so it is noted, too.
         with patient() as patience, suppress(KeyboardInterrupt):
             patience.searching = True
@@ -194,6 +196,9 @@ class _Tracer:
                     break
             for done, (u, v) in enumerate(self.weights(directions)):
                 left = time_limit - (time.monotonic() - began)
+                late = left <= 0 and done >= ALONE
+                if late:
+                    break
                 self.solve(u, v, max(0.1, left / (directions - done)), seed)
                 if patience.stopped:
                     break
@@ -203,7 +208,7 @@ class _Tracer:
         first = list({(point.x, point.y): point for point in reversed(kept)}.values())[::-1]
         others = tuple(point for point in points if point not in first)
         undefined = tuple(axis.name for axis in self.axes if axis in self.undefined)
-        planes, stopped = tuple(self.half_planes), patience.stopped
+        planes, stopped = tuple(self.half_planes), patience.stopped or late
         return Front(self.instance, *self.axes, tuple(first), others, planes, undefined, stopped)
 
     def take(self, schedule: AnySchedule, source: str) -> None:

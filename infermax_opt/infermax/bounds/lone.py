@@ -148,23 +148,23 @@ class LoneLatency:
     def _first(self, prompt: int) -> Fraction:
         """Least time of a prompt; convex in the number of chunks."""
         instance = self._instance
-        ticks = instance.cost.ticks
+        ticks, parts = instance.cost.ticks, spreads(instance)
+        work = ticks.p1 * prompt * prompt
 
-        def cost(chunks: int) -> Fraction:
+        def fixed(chunks: int) -> int:
             pieces = zip(ticks.alpha, ticks.beta, strict=True)
-            fixed = max(chunks * alpha + beta * prompt for alpha, beta in pieces) + chunks * ticks.p0
-            work = Fraction(ticks.p1 * prompt * prompt, chunks if spreads(instance) else 1)
-            return Fraction(fixed) + work
+            return int(max(chunks * alpha + beta * prompt for alpha, beta in pieces) + chunks * ticks.p0)
 
         low = -(-prompt // instance.system.prefill_budget)
-        high = prompt if spreads(instance) else low
+        high = prompt if parts else low
         while low < high:
             middle = (low + high) // 2
-            if cost(middle) <= cost(middle + 1):
+            # One chunk more saves work / (middle * (middle + 1)).
+            if work <= (fixed(middle + 1) - fixed(middle)) * middle * (middle + 1):
                 high = middle
             else:
                 low = middle + 1
-        return cost(low)
+        return fixed(low) + Fraction(work, low if parts else 1)
 
     def _later(self, prompt: int, outputs: int) -> int:
         """Least time of all tokens but the first: s = I + 1, ..., I + O - 1."""

@@ -150,6 +150,13 @@ def test_an_interrupt_ends_the_front_and_not_one_sum_alone(monkeypatch: pytest.M
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_once_the_time_is_over_only_the_two_metrics_are_solved() -> None:
+    front = trace_front(read_instance(TOY), "mean_tpot", "mean_e2e", time_limit=0.001)
+    assert [(plane.u > 0, plane.v > 0) for plane in front.half_planes] == [(True, False), (False, True)]
+    assert front.stopped
+    assert front.points
+
+
 def test_a_line_that_a_schedule_meets_reads_as_its_value() -> None:
     front = trace_front(read_instance(TOY), "mean_ttft", "mean_e2e", directions=2, time_limit=20)
     assert [plane.bound.value for plane in front.half_planes] == [front.points[0].x, front.points[-1].y]

@@ -64,41 +64,63 @@ def write_certificates(plan: Plan, folder: str, trace_file: str, output: str | N
     output : str or None
         Where the plan goes.
     """
-    from infermax_opt.files.proofs import made_folder
-    from infermax_opt.files.writing import dump_json, is_unwritten
     from infermax_opt.fleet.report import Proofs
 
-    made_folder(folder)
-    taken: dict[str, int] = {}
-    kept = {os.path.realpath(name) for name in (output, *outputs_of(output)) if name is not None}
-
-    def written(certificate: dict[str, Any], wanted: str) -> str | None:
-        # A profile may have any name, and several rows may have one: a path is made of neither.
-        name, path = re.sub(r"[^\w.-]", "_", wanted).lstrip("."), ""
-        while not path or is_input(path, trace_file) or os.path.realpath(path) in kept:
-            taken[name] = taken.get(name, 0) + 1
-            again = f"-{taken[name]}" if taken[name] > 1 else ""
-            path = os.path.join(folder, f"{name}{again}.json")
-        dump_json(certificate, path)
-        return None if is_unwritten(path) else path
-
+    files = _ProofFiles(folder, trace_file, output)
     found, known, apart, pools = {}, dict[str, str | None](), None, tuple[str | None, ...]()
     for k, row in enumerate(plan.rows):
         kind = f"{row.machine.name} {row.machine.variant.words.replace(' ', '')}".strip()
         stem, question = f"{kind}-rate{decimal_text(row.rate)}", row.question.sha256
         # Rows that differ in their predictions have the same proof.
         if question not in known:
-            known[question] = written(row.bound.certificate, stem)
-        if row.windows is not None and row.windows.certificate is not None:
-            written(row.windows.certificate, f"{stem}-hours")
+            known[question] = files.write(row.bound.certificate, stem)
+        if row.windows is not None:
+            files.write(row.windows.certificate, f"{stem}-hours")
         if row.split is not None and row.split is not apart:
             apart = row.split
             sides = {"prefill": apart.prefill, "decode": apart.decode}
-            pools = tuple(written(bound.certificate, f"{stem}-{side}") for side, bound in sides.items())
+            pools = tuple(files.write(bound.certificate, f"{stem}-{side}") for side, bound in sides.items())
         found[k] = Proofs(known[question], *(pools if row.split is not None else ()))
     for rate, mix in plan.mixes:
-        written(mix.bound.certificate, f"mix-rate{decimal_text(rate)}")
+        files.write(mix.bound.certificate, f"mix-rate{decimal_text(rate)}")
     for name, one in plan.sustained:
-        if one.certificate is not None:
-            written(one.certificate, f"{name}-fleet{one.machines}")
+        files.write(one.certificate, f"{name}-fleet{one.machines}")
     return found
+
+
+class _ProofFiles:
+    """A folder for proofs, and the paths that are taken.
+
+    Parameters
+    ----------
+    folder, trace_file : str
+    output : str or None
+        As in `write_certificates`.
+    """
+
+    def __init__(self, folder: str, trace_file: str, output: str | None):
+        from infermax_opt.files.proofs import made_folder
+
+        made_folder(folder)
+        self.folder, self.trace_file = folder, trace_file
+        self.taken: dict[str, int] = {}
+        self.kept = {os.path.realpath(name) for name in (output, *outputs_of(output)) if name is not None}
+
+    def write(self, certificate: dict[str, Any] | None, wanted: str) -> str | None:
+        """Write a proof, if there is one, to a file with about such a name; None if there is none then."""
+        from infermax_opt.files.writing import dump_json, is_unwritten
+
+        if certificate is None:
+            return None
+        path = self._path(wanted)
+        dump_json(certificate, path)
+        return None if is_unwritten(path) else path
+
+    def _path(self, wanted: str) -> str:
+        """A path that nothing else has; a profile may have any name, and several rows may have one."""
+        name, path = re.sub(r"[^\w.-]", "_", wanted).lstrip("."), ""
+        while not path or is_input(path, self.trace_file) or os.path.realpath(path) in self.kept:
+            self.taken[name] = self.taken.get(name, 0) + 1
+            again = f"-{self.taken[name]}" if self.taken[name] > 1 else ""
+            path = os.path.join(self.folder, f"{name}{again}.json")
+        return path

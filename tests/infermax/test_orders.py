@@ -249,6 +249,12 @@ def test_some_start_early_in_fewer_batches(sizes: tuple[tuple[int, int], ...]) -
     assert start.best < whole.seconds
 
 
+def test_no_early_starts_where_plans_evict_all_the_time() -> None:
+    instance = case(60, 2, 40, 100)
+    assert Planner(instance).early
+    assert not list(orders_plans(instance, Planner(instance)))
+
+
 @examples(60, 1000)
 @given(
     instance=instances(arrivals=False, max_requests=3, max_tokens=12),

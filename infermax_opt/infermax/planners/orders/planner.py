@@ -32,7 +32,7 @@ from infermax_opt.infermax.planners.plan._options import (
 from infermax_opt.infermax.planners.plan._placement import Kernels, expected_horizon, longest_stay
 from infermax_opt.infermax.planners.plan._profile import Profiles, Trial
 from infermax_opt.infermax.planners.plan._run import Plan, run_kernel
-from infermax_opt.infermax.planners.plan.planner import Planner
+from infermax_opt.infermax.planners.plan.planner import Planner, typical_slots
 from infermax_opt.infermax.planners.polish.polish import compiled_regroup
 from infermax_opt.infermax.replay.fast import valid_replay
 
@@ -56,6 +56,9 @@ HALVINGS = 4
 HEATS = (0.0, 1.0, 3.0)
 #: Share of the time for plans without early starts, where those with them follow.
 WHOLE_SHARE = 0.4
+#: Batches between two ends of equal requests, as a multiple of what the refill of a full memory takes, beyond
+#: which what evictions save is worth more than they cost: a beam finds better plans there.
+OFTEN = 2.0
 #: Seconds between two plans with early starts that become schedules.
 PAUSE = 2.0
 #: What it counts if a full memory is a batch later through the longest request, in fixed times of a batch.
@@ -113,8 +116,18 @@ def orders_plans(
                 if schedule is not None:
                     yield "orders", schedule
         order = search.order.tolist()
-    if planner.early:
+    if planner.early and not _evicts_often(instance):
         yield from _early_plans(instance, planner, order, seed, deadline)
+
+
+def _evicts_often(instance: Instance) -> bool:
+    """Whether equal requests are so few that good plans evict all the time, not at first alone."""
+    if len(instance.types) > 1:
+        return False
+    cost, system = instance.cost.floats, instance.system
+    spacing = instance.types[0].output_tokens / typical_slots(instance)
+    refill = cost.beta[0] * system.kv_capacity / max(cost.alpha[0] + cost.d0, 1e-12)
+    return bool(spacing > OFTEN * refill)
 
 
 def _early_plans(

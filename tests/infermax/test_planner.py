@@ -270,6 +270,10 @@ def test_early_starts_take_the_room_that_is_free() -> None:
     assert all(sum(1 + t for s in made.values() if s > t) <= 20 - taken[t] for t in range(9))
     assert not any(tokens_beside(instance, taken, range(20), 1.0, 1e9))
     assert sum(tokens_beside(instance, taken, range(20), 0.5, 0.0)) < sum(tokens)
+    # More than what is free takes no more than there is.
+    most = tokens_beside(instance, [15] + [0] * 8, range(20), 5.0, 0.0)
+    assert sum(1 for some in most if some) <= 20
+    assert all(sum(1 + t for s in most if s > t) <= 20 for t in range(9))
     one = replace(instance, system=replace(instance.system, max_running=3))
     assert sum(some > 0 for some in tokens_beside(one, taken, range(20), 1.0, 0.0)) == 1
 

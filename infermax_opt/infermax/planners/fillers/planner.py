@@ -116,6 +116,7 @@ def _along_order(instance: Instance, known: Schedule, seed: int, deadline: float
         seconds = min(MOST_SECONDS, max(LEAST_SECONDS, ORDER_SHARE * (deadline - now)))
         deadline = min(deadline, now + seconds)
     planner = Planner(instance, seed=seed)
+    planner.early = False  # the others stay whole
     for _, schedule in orders_plans(instance, planner, known=known, seed=seed, deadline=deadline):
         best = schedule
     return lives_of(instance, best)

@@ -23,6 +23,7 @@ from infermax_opt.infermax.planners.plan._early_evictions import Early, occupy
 from infermax_opt.infermax.planners.plan._early_search import refilled_whole, whole_refills
 from infermax_opt.infermax.planners.plan._kernel import area
 from infermax_opt.infermax.planners.plan._options import (
+    EarlyWay,
     PlannerOptions,
     decide,
     longest_output,
@@ -145,7 +146,7 @@ def _early_plans(
     seed, deadline
         As in `orders_plans`.
     """
-    options = planner.chosen.in_order()
+    options = planner.chosen.in_order().with_early(EarlyWay())
     plan = _with_early_starts(instance, planner, order, deadline)
     if plan is None:
         return
@@ -159,7 +160,7 @@ def _early_plans(
             batches = search.batches
         fewer = 2 * fewer if enough else max(1, fewer // 2)
         search.aim(batches - fewer)
-        if time.monotonic() - told >= PAUSE:
+        if deadline is None or time.monotonic() - told >= PAUSE:
             told = time.monotonic()
             yield from _told(planner, found)
     yield from _told(planner, found)
@@ -264,6 +265,8 @@ class _Search:
         self.least = max(least, max(self.made) + 2) if least else 0
         self.seconds, self.batches = FAR, MAX_BATCHES
         self.columns = self.columns._replace(least=self.least)
+        if self.least:
+            self.horizon = max(self.horizon, self.least + 2 * self.columns.longest)
         self._empty()
 
     def _empty(self) -> None:

@@ -28,7 +28,7 @@ from infermax_opt.infermax.planners.plan._kernel import area
 from infermax_opt.infermax.planners.plan._profile import Profiles
 from infermax_opt.infermax.schedulers._state import held
 
-__all__ = ["Early", "attention", "early_tokens", "occupy", "tokens_beside"]
+__all__ = ["Early", "attention", "early_tokens", "longest_pays", "occupy", "tokens_beside"]
 
 #: Share of an order from which early starts are taken: the last ones, which start first anyway, are none.
 LATER = 0.8
@@ -102,6 +102,12 @@ def _pays(instance: Instance, request: Request | RequestType, made: int, young: 
     return whole and worth * area(inputs, made) >= young * cost.beta[0] * (inputs + made - 1)
 
 
+def longest_pays(instance: Instance, kind: RequestType) -> bool:
+    """Whether an early start of all tokens but one is worth its refill: if it is not, no shorter one is."""
+    made = min(kind.output_tokens - 1, instance.system.prefill_budget - kind.input_tokens)
+    return made > 1 and _pays(instance, kind, made, 1.0)
+
+
 def tokens_beside(
     instance: Instance, taken: Sequence[int], order: Sequence[int], share: float, young: float
 ) -> list[int]:
@@ -117,14 +123,14 @@ def tokens_beside(
     order : sequence of int
         The requests as they are placed backwards.
     share : float
-        Of the free KV that early starts take at most.
+        Of the free KV that early starts take at most; above 1 others have to make room, but M is the limit.
     young : float
         A request starts early if the KV area is worth so many times the refill.
     """
     import numpy as np
 
     system, requests, tokens = instance.system, instance.requests, [0] * len(instance.requests)
-    free = share * (system.kv_capacity - np.asarray(taken, dtype=np.float64))
+    free = np.minimum(system.kv_capacity, share * (system.kv_capacity - np.asarray(taken, np.float64)))
     prompts, places = system.prefill_budget, (system.max_running or len(tokens)) // 2
     waiting = _spread(order[: int(LATER * len(order))])[:CANDIDATES]
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.planners.plan._early_evictions import early_tokens
+from infermax_opt.infermax.planners.plan._early_evictions import longest_pays
 from infermax_opt.infermax.planners.plan._options import (
     ArrivalsError,
     EarlyWay,
@@ -63,6 +63,8 @@ EARLY = (
     *(EarlyWay(early=share) for share in (1.0, 1.3, 0.7)),
     *(EarlyWay(room=room, young=young) for room, young in ((1.0, 0.8), (1.0, 1.5), (1.2, 0.8))),
 )
+#: Types of requests beyond which a plan takes so long that early starts are left to those along an order.
+EARLY_TYPES = 24
 #: Most batches that all tries of the pilot method together may look at.
 PILOT_WORK = 1_800_000
 #: Most requests that fill the KV where the pilot method is worth a try.
@@ -136,9 +138,9 @@ class Planner:
         self.shuffle = seed
         self.opening = _opening(instance) if instance.offline else []
         self.early = instance.offline and _early_helps(instance)
-        #: Settings of early starts that are worth a try.
+        #: Settings of early starts that are worth a try; those that are still to try here.
         self.early_ways = EARLY if self.early else ()
-        self.ways = list(self.early_ways)
+        self.ways = list(self.early_ways if len(instance.types) <= EARLY_TYPES else ())
         self.tried: set[PlannerOptions] = set()
         self.number = self.failed = 0
 
@@ -312,7 +314,7 @@ def _early_helps(instance: Instance) -> bool:
     batches = expected_batches(instance, instance.system.max_batch_tokens)
     if max(r.output_tokens for r in instance.requests) < RAMP * batches:
         return False
-    return any(early_tokens(instance, 1.0, 1.0))
+    return any(longest_pays(instance, kind) for kind in instance.types)
 
 
 @dataclass(frozen=True)
@@ -327,7 +329,7 @@ def _neighbour(
     instance: Instance, options: PlannerOptions, seed: int, early: bool, rng: random.Random
 ) -> tuple[PlannerOptions, int]:
     """Change one to three settings at random."""
-    changes = _changes(instance, options, early, rng)
+    changes = _changes(instance, options, early and len(instance.types) <= EARLY_TYPES, rng)
     for change in rng.sample(changes, min(len(changes), rng.choice([1, 1, 2, 3]))):
         if change.name == "seed":
             seed = change.value
@@ -337,7 +339,6 @@ def _neighbour(
 
 
 def _early_changes(options: PlannerOptions, rng: random.Random) -> list[Change]:
-    """What may change of early starts."""
     room = max(0.0, options.room + rng.gauss(0, 0.1)) if options.room else rng.choice((0.0, 1.0))
     return [
         Change("early", max(0.0, options.early + rng.gauss(0, 0.3))),

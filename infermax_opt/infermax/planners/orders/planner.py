@@ -159,7 +159,8 @@ def _early_plans(
             found = search.plan() or found
             batches = search.batches
         fewer = 2 * fewer if enough else max(1, fewer // 2)
-        search.aim(batches - fewer)
+        if batches - fewer != search.least:
+            search.aim(batches - fewer)
         if deadline is None or time.monotonic() - told >= PAUSE:
             told = time.monotonic()
             yield from _told(planner, found)

@@ -171,7 +171,7 @@ def test_it_ends_at_once_where_nothing_better_is_wanted() -> None:
 
 
 def test_all_planners_together_use_the_time_and_find_its_plans() -> None:
-    instance = cell(300, 6, 6, 200)
+    instance = cell(300, 2, 12, 100)
     began = time.monotonic()
     names = [name.split(":")[0] for name, _ in anytime.anytime_plans(instance, deadline=began + 8)]
     assert "backward" in names

@@ -29,6 +29,8 @@ MANY_SHARE = 0.6
 ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
 #: The same, the first at most, where requests may start early, which the local search plans, too.
 EARLY_SHARES = (0.45, 0.7)
+#: The same of that search where equal requests are placed jointly after it, which mostly does better.
+RIVALS_SHARE = 0.2
 #: The same where plans follow in which requests fill the holes that others leave; then the share of these.
 FILLED_SHARES, FILLERS_SHARE = (0.2, 0.2), 0.7
 #: Requests that fill the KV; where they are no more, long outputs are planned at a coarse scale as well.
@@ -93,7 +95,8 @@ def anytime_plans(
     rivals = sequences_help(instance) or lives_help(instance) or backlog.helps or _beams_do_well(instance)
     yield from planner.improve(after_share(LIST_SHARE if rivals else MANY_SHARE, deadline))
     yield from backlog.improve(planner.best, after_share(BACKLOG_SHARE, deadline))
-    yield from _along_orders(instance, planner, known, seed, deadline)
+    if not done():
+        yield from _along_orders(instance, planner, known, seed, deadline)
     yield from _searched(instance, planner, backlog, upper, known, done, seed, deadline)
 
 
@@ -114,6 +117,7 @@ def _along_orders(
     known, seed, deadline
         As in `anytime_plans`.
     """
+    from infermax_opt.infermax.planners.backward.search import backward_helps
     from infermax_opt.infermax.planners.fillers.planner import fillers_help, fillers_plans
     from infermax_opt.infermax.planners.lives.planner import lives_help
     from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
@@ -121,7 +125,9 @@ def _along_orders(
 
     filled = fillers_help(instance)
     search, local = ORDER_SHARES if len(instance.types) <= CLASSES else CLASSES_SHARES
-    if planner.early and (len(instance.types) > 1 or not _beams_do_well(instance)):
+    if planner.early and len(instance.types) == 1 and (_beams_do_well(instance) or backward_helps(instance)):
+        local = RIVALS_SHARE
+    elif planner.early:
         search, local = min(search, EARLY_SHARES[0]), EARLY_SHARES[1]
     search, local = FILLED_SHARES if filled else (search, local)
     if sequences_help(instance):

@@ -28,7 +28,13 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.backlog import _kernel
 from infermax_opt.infermax.planners.backlog._kernel import Chunks, Columns, Forecast, Ways
 from infermax_opt.infermax.planners.plan._kernel import area
-from infermax_opt.infermax.planners.plan._options import PlannerOptions, filled_batches, knees, rules_of
+from infermax_opt.infermax.planners.plan._options import (
+    PlannerOptions,
+    filled_batches,
+    knees,
+    longest_output,
+    rules_of,
+)
 from infermax_opt.infermax.planners.plan._placement import expected_horizon
 from infermax_opt.infermax.planners.plan._profile import Profiles, Rules
 from infermax_opt.infermax.planners.plan._run import Plan
@@ -256,7 +262,7 @@ class _Work:
 
         requests, cost = instance.requests, instance.cost.floats
         self.instance = instance
-        self.rules = rules_of(instance, PlannerOptions(), max(r.output_tokens for r in requests))
+        self.rules = rules_of(instance, PlannerOptions(), longest_output(instance))
         self.inputs = np.array([r.input_tokens for r in requests], np.int64)
         self.outputs = np.array([r.output_tokens for r in requests], np.int64)
         inputs, outputs = self.inputs.astype(np.float64), self.outputs.astype(np.float64)

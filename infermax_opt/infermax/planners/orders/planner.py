@@ -105,19 +105,20 @@ def orders_plans(
         ``orders``, or ``orders:early`` with early starts.
     schedule : Schedule
     """
-    if not orders_help(instance):
+    several, early = len(instance.types) > 1, planner.early and not _evicts_often(instance)
+    if not orders_help(instance) or not (several or early):
         return
     order, options = _first_order(instance, known), planner.chosen.in_order()
-    if len(instance.types) > 1:
+    if several:
         search, best = _Search(instance, options, order, seed), FAR
-        for _ in _spells(search, after_share(WHOLE_SHARE, deadline) if planner.early else deadline):
+        for _ in _spells(search, after_share(WHOLE_SHARE, deadline) if early else deadline):
             if search.seconds < best:
                 best = search.seconds
                 schedule = planner.follow(search.order.tolist(), options, deadline)
                 if schedule is not None:
                     yield "orders", schedule
         order = search.order.tolist()
-    if planner.early and not _evicts_often(instance):
+    if early:
         yield from _early_plans(instance, planner, order, seed, deadline)
 
 
@@ -147,7 +148,7 @@ def _early_plans(
         As in `orders_plans`.
     """
     options = planner.chosen.in_order().with_early(EarlyWay())
-    plan = _with_early_starts(instance, planner, order, deadline)
+    plan = _best_early_plan(instance, planner, order, deadline)
     if plan is None:
         return
     made, batches, fewer = plan.made, plan.batches, 1
@@ -174,7 +175,7 @@ def _told(planner: Planner, plan: Plan) -> Iterator[tuple[str, Schedule]]:
         yield "orders:early", schedule
 
 
-def _with_early_starts(
+def _best_early_plan(
     instance: Instance, planner: Planner, order: Sequence[int], deadline: float | None
 ) -> Plan | None:
     """The best plan along an order with early starts, chosen in one of the planner's ways."""

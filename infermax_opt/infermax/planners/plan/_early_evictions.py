@@ -141,7 +141,7 @@ def tokens_beside(
         short = requests[i].input_tokens <= prompts and _pays(instance, requests[i], made, young)
         return short and not (needs(i, made) > free[:made]).any()
 
-    for made in range(min(len(free), max(r.output_tokens for r in requests) - 1), 1, -1):
+    for made in range(len(free), 1, -1):
         while places:
             longer = islice((i for i in waiting if requests[i].output_tokens > made), TRIED)
             i = next((i for i in longer if fits(i, made)), None)

@@ -13,7 +13,7 @@ from infermax_opt.infermax.planners.plan._kernel import area
 from infermax_opt.infermax.planners.plan._profile import Rules
 from infermax_opt.infermax.planners.plan._run import Plan, run_kernel
 
-__all__ = ["refilled_whole", "saved_at_most", "whole_refills", "with_early_starts"]
+__all__ = ["refilled_whole", "whole_refills", "with_early_starts"]
 
 #: How finely the number of batches is searched, relative to what early starts could save.
 FINENESS = 64
@@ -45,7 +45,7 @@ def with_early_starts(
     deadline : float or None
         Moment of `time.monotonic` after which nothing better is looked for.
     """
-    width, gain = whole_refills(width, tokens), saved_at_most(instance, tokens)
+    width, gain = whole_refills(width, tokens), _saved_at_most(instance, tokens)
     low, high = max(max(tokens) + 1, found.batches - gain), found.batches
     fine = max(1, gain // FINENESS)
     best = found
@@ -66,7 +66,7 @@ def whole_refills(width: Sequence[int], tokens: Sequence[int]) -> list[int]:
     return [MAX_TOKENS if some else most for some, most in zip(tokens, width, strict=True)]
 
 
-def saved_at_most(instance: Instance, tokens: Sequence[int]) -> int:
+def _saved_at_most(instance: Instance, tokens: Sequence[int]) -> int:
     """Batches that early starts save, roughly at most."""
     gained = sum(area(r.input_tokens, made) for r, made in zip(instance.requests, tokens, strict=True))
     # They may save some more, as others hold the KV for longer when they are gone.

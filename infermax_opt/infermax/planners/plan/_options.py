@@ -28,6 +28,7 @@ __all__ = [
     "expected_batches",
     "filled_batches",
     "knees",
+    "longest_output",
     "rules_of",
     "widths_of",
 ]
@@ -208,7 +209,7 @@ def _priorities(instance: Instance, options: PlannerOptions, seed: int) -> list[
     """Priority of each request; see `PlannerOptions`."""
     requests, rng = instance.requests, random.Random(seed)
     most_input = max(r.input_tokens for r in requests)
-    most_output = max(r.output_tokens for r in requests)
+    most_output = longest_output(instance)
     return [
         options.by_output * r.output_tokens / most_output
         + options.by_input * r.input_tokens / most_input
@@ -257,7 +258,7 @@ def expected_batches(instance: Instance, tokens: int) -> float:
     """Batches of a good plan, roughly, with at most so many tokens each."""
     requests = instance.requests
     processed = sum(r.peak_kv for r in requests)
-    longest = max(r.output_tokens for r in requests)
+    longest = longest_output(instance)
     return max(filled_batches(instance), processed / tokens, longest)
 
 

@@ -148,9 +148,9 @@ class InferMaxProblem(Problem[Instance, Schedule, Metrics]):
         path : str
             Cost profile, as `calibrate --for batches` writes it.
         """
-        from infermax_opt.infermax.data.profiles import read_profile
+        from infermax_opt.infermax.data.profiles import profile_of, read_profile
 
-        found, old = read_profile(path), instance.cost.profile
+        found, old = read_profile(path), profile_of(instance.cost)
         own = f"the profile {old} that" if old else "the coefficients that"
         only = " (kernel time only)" if found.kernel_time_only else ""
         made = replace(instance, cost=found.cost, slowest=None)

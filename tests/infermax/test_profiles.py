@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -13,8 +14,8 @@ import pytest
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import BatchFeatures, CostModel
-from infermax_opt.infermax.data.formats import read_instance
-from infermax_opt.infermax.data.profiles import load_profile, profile_names
+from infermax_opt.infermax.data.formats import instance_from_json, instance_to_json, read_instance
+from infermax_opt.infermax.data.profiles import load_profile, profile_names, profile_of
 from infermax_opt.infermax.data.suites import RUNS
 from tests.support import ROOT, shared_data
 
@@ -187,3 +188,15 @@ def test_profiles_of_kernels_say_how_far_they_are() -> None:
             assert errors["pure prefill"]["mean"] <= 0.03
             assert errors["mixed"]["mean"] <= 0.1
     assert load_profile("llama-3.1-8b_h100").band is None
+
+
+def test_a_changed_cost_model_is_written_with_its_own_coefficients() -> None:
+    """Its name stays that of the profile that it came from, which says nothing of it any more."""
+    instance = read_instance(ROOT / "instances" / "vllm-runs" / "vllm-rtx4090-llama-3.1-8b.json")
+    assert instance_to_json(instance)["cost"] == {"profile": instance.cost.profile}
+    slower = replace(instance, cost=replace(instance.cost, decode=("0.01", "0")))
+    assert slower.cost.profile == instance.cost.profile
+    again = instance_from_json(instance_to_json(slower))
+    assert again.cost == slower.cost != instance.cost
+    assert again.sha256 == slower.sha256 != instance.sha256
+    assert profile_of(replace(instance.cost, profile="of a friend")) is None

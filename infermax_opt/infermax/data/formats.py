@@ -153,8 +153,10 @@ def read_instance(path: str | os.PathLike[str]) -> Instance:
 
 def instance_to_json(instance: Instance) -> dict[str, Any]:
     """Return the JSON value that `instance_from_json` reads."""
-    system, policy, cost, loop = instance.system, instance.policy, instance.cost, instance.release
+    from infermax_opt.infermax.data.profiles import profile_of
 
+    system, policy, cost, loop = instance.system, instance.policy, instance.cost, instance.release
+    profile = profile_of(cost) if instance.slowest is None else None
     return {
         "schema": INSTANCE_SCHEMA,
         "problem": "infermax",
@@ -175,9 +177,7 @@ def instance_to_json(instance: Instance) -> dict[str, Any]:
             "chunked_prefill": policy.chunked_prefill,
             "preemption": policy.preemption,
         },
-        "cost": {"profile": cost.profile}
-        if cost.profile and instance.slowest is None
-        else costs_to_json(cost, instance.slowest),
+        "cost": costs_to_json(cost, instance.slowest) if profile is None else {"profile": profile},
         "objective": instance.objective.to_json(),
         **({} if instance.horizon is None else {"horizon": Fraction(instance.horizon)}),
         **({} if loop is None else {"release": {"class": loop.class_name, "batch": loop.batch}}),

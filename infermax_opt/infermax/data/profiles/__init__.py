@@ -42,6 +42,7 @@ __all__ = [
     "load_profile",
     "profile_from_json",
     "profile_names",
+    "profile_of",
     "profiles_text",
     "read_profile",
 ]
@@ -143,6 +144,15 @@ def load_profile(name: str) -> Profile:
     text = resources.files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8")
     loaded = profile_from_json(parse_json(text), name)
     return replace(loaded, cost=replace(loaded.cost, profile=name))
+
+
+def profile_of(cost: CostModel) -> str | None:
+    """Name of the shipped profile that has these coefficients and came with them; None if there is none.
+
+    Who replaces a coefficient of a shipped cost model keeps its name by that.
+    """
+    name = cost.profile
+    return name if name in profile_names() and load_profile(name).cost == cost else None
 
 
 def read_profile(path: str | os.PathLike[str]) -> Profile:

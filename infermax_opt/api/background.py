@@ -41,8 +41,8 @@ def start_solve(instance: AnyInstance, *, progress: Progress | None = None, **op
     progress : callable, optional
         As in `solve`; called in this process, in a thread of its own.
     **options
-        Those of `solve`, but for `bounds`: ``time_limit``, ``solver``, ``formulation``, ``warm_start``,
-        ``memory_limit``, ``threads``, ``seed``, ``target``.
+        Those of `solve`, but for `bounds` and `band`: ``time_limit``, ``solver``, ``formulation``,
+        ``warm_start``, ``memory_limit``, ``threads``, ``seed``, ``target``.
 
     Returns
     -------

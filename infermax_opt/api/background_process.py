@@ -48,8 +48,10 @@ def main() -> None:
         send({"result": to_json_text(_value(result))})
     except InputError as error:
         send({"failure": error.problem, "where": {"field": error.field, "source": error.source}})
-    except (TypeError, ValueError) as error:
-        # An option of a wrong kind; a message of the program itself has its type, too.
+    except MemoryError:
+        send({"failure": "out of memory", "where": {"source": "solve"}})
+    except Exception as error:
+        # An option of a wrong kind, or a defect: nobody sees standard error.
         send({"failure": f"{type(error).__name__}: {error}", "where": {"source": "solve"}})
     except KeyboardInterrupt:
         send({"failure": "was stopped before there was a result", "where": {"source": "solve"}})

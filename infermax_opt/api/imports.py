@@ -11,10 +11,10 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
 from infermax_opt.core.importing import Importer, Made
 from infermax_opt.core.registry import importers
-from infermax_opt.files.json import STANDARD
+from infermax_opt.files.names import stem
 from infermax_opt.foreign.traces import read_trace
 
-__all__ = ["import_trace", "made_of", "stem"]
+__all__ = ["import_trace", "made_of"]
 
 
 def import_trace(
@@ -100,14 +100,6 @@ def made_of(
         Options of the importer, all of them.
     """
     return importer.make(trace, name or importer.named(stem(path), own), skip_unfit, **own)
-
-
-def stem(path: str) -> str:
-    """What a file is called without its endings."""
-    if path == STANDARD:
-        return "stdin"
-    base = os.path.basename(path)
-    return base.removesuffix(".gz").rpartition(".")[0] or base
 
 
 def _given(importer: Importer, problem: str, given: dict[str, Any]) -> dict[str, Any]:

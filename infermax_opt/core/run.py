@@ -141,6 +141,11 @@ class SolveRun(Generic[P, S, M]):
             if not self.proved():
                 self.report = replace(self.report, termination="time_limit")
 
+    @property
+    def called_off(self) -> bool:
+        """Whether the user ended the search, or who listens to its progress."""
+        return self.report.termination in ("interrupted", "stopped")
+
     def seek(self) -> None:
         """Start, and run engines until it is proved."""
         self.find_start()

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["solve_band"]
 
 
+class _SlowestRun(InferMaxRun):
+    """The run for the slowest machine, which says that it begins."""
+
+    def seek(self) -> None:
+        """Say so, then search."""
+        self.say("now the slowest machine")
+        super().seek()
+
+
 def solve_band(
     problem: Problem[Instance, Schedule, Metrics], instance: Instance, options: SolveOptions
 ) -> Result[Schedule, Metrics]:
@@ -48,14 +57,15 @@ def solve_band(
     refuse_release(instance, "a band")
     if isinstance(options.warm_start, Schedule):
         options = replace(options, warm_start=after_arrivals(instance, options.warm_start))
-    whole: SolveRun[Instance, Schedule, Metrics] = SolveRun(problem, instance, options)
+    # The runs tell what happens; what they found is put together whatever their listener says.
+    silent = replace(options, progress=None)
+    whole: SolveRun[Instance, Schedule, Metrics] = SolveRun(problem, instance, silent)
     limit = options.time_limit and options.time_limit / 2
     fast = InferMaxRun(problem, fastest(instance), replace(options, time_limit=limit))
     fast.run()
     runs = [fast]
-    if fast.report.termination != "interrupted":
-        whole.say("now the slowest machine")
-        slow = InferMaxRun(problem, slowest(instance), replace(options, time_limit=limit))
+    if not fast.called_off:
+        slow = _SlowestRun(problem, slowest(instance), replace(options, time_limit=limit))
         slow.run()
         runs.append(slow)
     for run in runs:

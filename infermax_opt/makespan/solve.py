@@ -98,12 +98,8 @@ class MakespanRun(SolveRun[MakespanInstance, MakespanSchedule, MakespanMetrics])
         self.report = replace(self.report, reason=reason)
         if exact:
             self.exact(EXACT_SHARE if solver == "auto" else 1.0)
-        if solver == "anneal" or (solver == "auto" and not self.settled() and not self.stopped()):
+        if solver == "anneal" or (solver == "auto" and not self.settled() and not self.called_off):
             self.anneal()
-
-    def stopped(self) -> bool:
-        """Whether the user ended an engine."""
-        return self.report.termination == "interrupted"
 
     def exact(self, share: float) -> None:
         """Run the exact engine for a share of the time left."""

@@ -77,6 +77,15 @@ def test_a_callback_ends_the_search_and_the_best_so_far_comes_back(callback: Any
     assert infermax_opt.verify(open_instance(), result).ok
 
 
+@pytest.mark.parametrize("callback", [returns_true, lambda event: event.text == "now the slowest machine"])
+def test_a_callback_ends_the_searches_of_a_band(callback: Any) -> None:
+    machines = infermax_opt.with_band(toy(), infermax_opt.Band(Fraction("0.9"), Fraction("1.1")))
+    result = infermax_opt.solve(machines, time_limit=20, progress=callback)
+    assert result.solver is not None
+    assert result.solver.termination == "stopped"
+    assert infermax_opt.verify(machines, result).ok
+
+
 def test_what_a_callback_raises_goes_to_the_caller() -> None:
     def fail(event: ProgressEvent) -> None:
         raise RuntimeError("mine")

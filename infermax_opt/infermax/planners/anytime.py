@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.planners.moments import after_share
+from infermax_opt.infermax.planners.moments import after_share, passed
 
 if TYPE_CHECKING:
     from infermax_opt.infermax.planners.backlog.planner import BacklogPlanner
@@ -90,13 +90,13 @@ def anytime_plans(
     if instance.policy.hybrid_batching and any(instance.cost.mixed):
         until = deadline if len(instance.types) > CLASSES else after_share(APART_SHARE, deadline)
         yield from _beside_or_apart(instance, planner, backlog, seed, until)
-        if deadline is not None and time.monotonic() >= deadline:
+        if passed(deadline):
             return
     rivals = sequences_help(instance) or lives_help(instance) or backlog.helps or _beams_do_well(instance)
-    yield from planner.improve(after_share(LIST_SHARE if rivals else MANY_SHARE, deadline))
-    yield from backlog.improve(planner.best, after_share(BACKLOG_SHARE, deadline))
+    yield from planner.improve(after_share(LIST_SHARE if rivals else MANY_SHARE, deadline), done=done)
+    yield from backlog.improve(planner.best, after_share(BACKLOG_SHARE, deadline), done=done)
     if not done():
-        yield from _along_orders(instance, planner, known, seed, deadline)
+        yield from _along_orders(instance, planner, known, done, seed, deadline)
     yield from _searched(instance, planner, backlog, upper, known, done, seed, deadline)
 
 
@@ -104,6 +104,7 @@ def _along_orders(
     instance: Instance,
     planner: Planner,
     known: Callable[[], Schedule | None],
+    done: Callable[[], bool],
     seed: int,
     deadline: float | None,
 ) -> Iterator[tuple[str, Schedule]]:
@@ -114,7 +115,7 @@ def _along_orders(
     instance : Instance
     planner : Planner
         Whose settings the plans have.
-    known, seed, deadline
+    known, done, seed, deadline
         As in `anytime_plans`.
     """
     from infermax_opt.infermax.planners.backward.search import backward_helps
@@ -134,7 +135,7 @@ def _along_orders(
         yield from sequence_plans(instance, planner, seed=seed, deadline=after_share(search, deadline))
     if orders_help(instance) and not lives_help(instance):
         until = after_share(local, deadline)
-        yield from orders_plans(instance, planner, known=known(), seed=seed, deadline=until)
+        yield from orders_plans(instance, planner, known=known(), done=done, seed=seed, deadline=until)
     if filled:
         until = after_share(FILLERS_SHARE, deadline)
         for name, schedule in fillers_plans(instance, known(), seed=seed, deadline=until):
@@ -225,9 +226,9 @@ def _searched(
     if deadline is not None and time.monotonic() < deadline:
         until = after_share(BETWEEN_SHARE, deadline) if backward.best < math.inf else deadline
         if backlog.best < planner.best:
-            yield from backlog.improve(planner.best, until)
+            yield from backlog.improve(planner.best, until, done=done)
         else:
-            yield from planner.improve(until)
+            yield from planner.improve(until, done=done)
         yield from backward.improve(least(), deadline, done=done)
 
 

@@ -1,10 +1,15 @@
-"""Shares of the time that is left."""
+"""Deadlines: whether one has passed, and shares of the time until then."""
 
 from __future__ import annotations
 
 import time
 
-__all__ = ["after_share"]
+__all__ = ["after_share", "passed"]
+
+
+def passed(deadline: float | None) -> bool:
+    """Whether a moment of `time.monotonic` has come; None never does."""
+    return deadline is not None and time.monotonic() >= deadline
 
 
 def after_share(share: float, deadline: float | None) -> float | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
-from infermax_opt.infermax.planners.moments import after_share
+from infermax_opt.infermax.planners.moments import after_share, passed
 from infermax_opt.infermax.planners.plan._options import expected_batches, filled_batches
 from infermax_opt.infermax.planners.plan.planner import Planner, typical_slots
 
@@ -100,7 +100,7 @@ def sequence_plans(
         if schedule is not None:
             yield f"sequence:{number}", schedule
     for way in planner.early_ways if order else ():
-        if deadline is not None and time.monotonic() >= deadline:
+        if passed(deadline):
             return
         schedule = planner.follow(order, options.with_early(way), deadline)
         if schedule is not None:

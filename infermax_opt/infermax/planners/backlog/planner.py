@@ -15,18 +15,18 @@ from __future__ import annotations
 import functools
 import math
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.core.errors import InputError
-from infermax_opt.infermax.data.cost import Coefficients, Extra, prefill_work
+from infermax_opt.infermax.data.cost import Extra, prefill_work
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.backlog import _kernel
 from infermax_opt.infermax.planners.backlog._kernel import Chunks, Columns, Forecast, Ways
+from infermax_opt.infermax.planners.moments import passed
 from infermax_opt.infermax.planners.plan._kernel import area
 from infermax_opt.infermax.planners.plan._options import (
     PlannerOptions,
@@ -165,7 +165,11 @@ class BacklogPlanner:
         return _Work(self.instance)
 
     def improve(
-        self, upper: float = math.inf, deadline: float | None = None
+        self,
+        upper: float = math.inf,
+        deadline: float | None = None,
+        *,
+        done: Callable[[], bool] = lambda: False,
     ) -> Iterator[tuple[str, Schedule]]:
         """Ever better plans until the deadline, or until the search has come to an end; may be called again.
 
@@ -175,6 +179,8 @@ class BacklogPlanner:
             Makespan of a plan that is known, in seconds.  If no plan comes near it at first, that is all.
         deadline : float, optional
             Moment of `time.monotonic` at which to stop.
+        done : callable, optional
+            Asked whether nothing better is wanted.
 
         Yields
         ------
@@ -185,7 +191,7 @@ class BacklogPlanner:
         if not self.helps:
             return
         while self.opening or self.failed < PATIENCE or deadline is not None:
-            if self.number > 0 and deadline is not None and time.monotonic() >= deadline:
+            if self.number > 0 and (passed(deadline) or done()):
                 return
             if not self.opening and self.best > upper * (NEAR if self.number < TRIAL else 1.0):
                 return
@@ -260,7 +266,7 @@ class _Work:
     def __init__(self, instance: Instance):
         import numpy as np
 
-        requests, cost = instance.requests, instance.cost.floats
+        requests = instance.requests
         self.instance = instance
         self.rules = rules_of(instance, PlannerOptions(), longest_output(instance))
         self.inputs = np.array([r.input_tokens for r in requests], np.int64)
@@ -268,7 +274,7 @@ class _Work:
         inputs, outputs = self.inputs.astype(np.float64), self.outputs.astype(np.float64)
         held, prompts = area(inputs, outputs), float(inputs.sum())
         self.excess = (inputs - prompts / held.sum() * held) / (prompts / len(requests))
-        self.cost = Coefficients(np.array(cost.alpha), np.array(cost.beta), *cost[2:])
+        self.cost = instance.cost.columns
         self.extra = Extra(*map(float, instance.cost.extra))
         self.reads = float(area(inputs, outputs - 1).sum())
         self.pairs = float(sum(prefill_work(1, r.input_tokens, 0) for r in requests)) * self.rules.exact

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from infermax_opt.infermax.planners.backward.search import (
     BackwardSearch,
     backward_helps,
 )
+from infermax_opt.infermax.planners.moments import passed
 from infermax_opt.infermax.planners.polish.polish import polish
 
 __all__ = ["BackwardPlanner"]
@@ -90,7 +90,7 @@ class BackwardPlanner:
         """
 
         def late() -> bool:
-            return (deadline is not None and time.monotonic() >= deadline) or done()
+            return passed(deadline) or done()
 
         begun = self.number
         while self.work is not None and (deadline is not None or self.number < begun + SEARCHES):

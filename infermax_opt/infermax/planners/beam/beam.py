@@ -36,6 +36,7 @@ from infermax_opt.infermax.data.schedule import MAX_BATCHES, Schedule
 from infermax_opt.infermax.planners.beam import _kernel as _beam_kernel
 from infermax_opt.infermax.planners.beam._build import BeamColumns, build, columns, write
 from infermax_opt.infermax.planners.beam._state import BeamRules
+from infermax_opt.infermax.planners.moments import passed
 
 __all__ = ["BeamOptions", "beam_plans", "beam_search"]
 
@@ -183,7 +184,7 @@ def beam_plans(
     while settings and (deadline is not None or rounds < ROUNDS):
         ranking: list[tuple[float, int, BeamOptions]] = []
         for options in settings:
-            if deadline is not None and time.monotonic() >= deadline:
+            if passed(deadline):
                 return
             number += 1
             seconds, schedule = _search(instance, slots, options, upper, deadline, seed + number - 1)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, run_length
 from infermax_opt.infermax.planners.children import distinct, find_children, no_children, path
 from infermax_opt.infermax.planners.counts import _kernel
+from infermax_opt.infermax.planners.moments import passed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -198,12 +198,9 @@ class _Work:
         """The guide of an instance; None where nothing settles until the deadline."""
         from infermax_opt.infermax.bounds.least_work import least_work
 
-        def late() -> bool:
-            return deadline is not None and time.monotonic() >= deadline
-
         graph, exponent = occupancy_graph(instance, 0)
         assert graph is not None
-        guide = occupancy_guide(graph, late)
+        guide = occupancy_guide(graph, functools.partial(passed, deadline))
         if guide is None:
             return None
         second = instance.cost.ticks_per_second
@@ -214,7 +211,7 @@ class _Work:
     @property
     def late(self) -> bool:
         """Whether the deadline has passed."""
-        return self.deadline is not None and time.monotonic() >= self.deadline
+        return passed(self.deadline)
 
     def steps(self, options: CountOptions) -> _kernel.Steps:
         """What the kernel works on."""

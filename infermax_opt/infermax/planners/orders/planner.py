@@ -16,7 +16,7 @@ from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.cost import prefill_work
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Schedule
-from infermax_opt.infermax.planners.moments import after_share
+from infermax_opt.infermax.planners.moments import after_share, passed
 from infermax_opt.infermax.planners.orders import _kernel
 from infermax_opt.infermax.planners.orders._kernel import FAR, Columns
 from infermax_opt.infermax.planners.plan._early_evictions import Early, occupy
@@ -82,6 +82,7 @@ def orders_plans(
     planner: Planner,
     *,
     known: Schedule | None = None,
+    done: Callable[[], bool] = lambda: False,
     seed: int = 0,
     deadline: float | None = None,
 ) -> Iterator[tuple[str, Schedule]]:
@@ -95,6 +96,8 @@ def orders_plans(
         Its settings are those of the plans.
     known : Schedule, optional
         A valid one, whose order is the first; else the longest outputs come last.
+    done : callable, optional
+        Asked whether nothing better is wanted.
     seed : int
     deadline : float, optional
         Moment of `time.monotonic` at which to stop; without one a fixed number of orders is tried.
@@ -111,15 +114,15 @@ def orders_plans(
     order, options = _first_order(instance, known), planner.chosen.in_order()
     if several:
         search, best = _Search(instance, options, order, seed), FAR
-        for _ in _spells(search, after_share(WHOLE_SHARE, deadline) if early else deadline):
+        for _ in _spells(search, after_share(WHOLE_SHARE, deadline) if early else deadline, done):
             if search.seconds < best:
                 best = search.seconds
                 schedule = planner.follow(search.order.tolist(), options, deadline)
                 if schedule is not None:
                     yield "orders", schedule
         order = search.order.tolist()
-    if early:
-        yield from _early_plans(instance, planner, order, seed, deadline)
+    if early and not done():
+        yield from _early_plans(instance, planner, order, done, seed, deadline)
 
 
 def _evicts_often(instance: Instance) -> bool:
@@ -133,7 +136,12 @@ def _evicts_often(instance: Instance) -> bool:
 
 
 def _early_plans(
-    instance: Instance, planner: Planner, order: Sequence[int], seed: int, deadline: float | None
+    instance: Instance,
+    planner: Planner,
+    order: Sequence[int],
+    done: Callable[[], bool],
+    seed: int,
+    deadline: float | None,
 ) -> Iterator[tuple[str, Schedule]]:
     """Plans along orders in which some requests start early, in ever fewer batches.
 
@@ -144,7 +152,7 @@ def _early_plans(
         It says how early starts are chosen.
     order : sequence of int
         That of a good plan without.
-    seed, deadline
+    done, seed, deadline
         As in `orders_plans`.
     """
     options = planner.chosen.in_order().with_early(EarlyWay())
@@ -154,7 +162,7 @@ def _early_plans(
     made, batches, fewer = plan.made, plan.batches, 1
     search = _Search(instance, options, order, seed, Early(made, batches))
     told, found = time.monotonic(), plan
-    for _ in _spells(search, deadline):
+    for _ in _spells(search, deadline, done):
         enough = search.batches <= search.least
         if enough:
             found = search.plan() or found
@@ -181,7 +189,7 @@ def _best_early_plan(
     """The best plan along an order with early starts, chosen in one of the planner's ways."""
     options, best = planner.chosen.in_order(), None
     for way in planner.early_ways:
-        if best is not None and deadline is not None and time.monotonic() >= deadline:
+        if best is not None and passed(deadline):
             break
         plan = decide(instance, options.with_early(way), planner.shuffle, deadline, order)
         if any(plan.made) and (best is None or plan.seconds < best.seconds):
@@ -189,10 +197,10 @@ def _best_early_plan(
     return best
 
 
-def _spells(search: _Search, deadline: float | None) -> Iterator[None]:
-    """Search, and come back about every `SPELL` seconds."""
+def _spells(search: _Search, deadline: float | None, done: Callable[[], bool]) -> Iterator[None]:
+    """Search until nothing better is wanted, and come back about every `SPELL` seconds."""
     rounds, spells = ROUNDS if deadline is None else ROUNDS // 16, 0
-    while spells < SPELLS if deadline is None else time.monotonic() < deadline:
+    while not done() and (spells < SPELLS if deadline is None else not passed(deadline)):
         spells += 1
         began = time.monotonic()
         search.step(rounds)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 
 from infermax_opt.core.checks import MAX_TOKENS
 from infermax_opt.infermax.data.instance import Instance
+from infermax_opt.infermax.planners.moments import passed
 from infermax_opt.infermax.planners.plan._early_evictions import Early
 from infermax_opt.infermax.planners.plan._kernel import area
 from infermax_opt.infermax.planners.plan._profile import Rules
@@ -49,7 +49,7 @@ def with_early_starts(
     low, high = max(max(tokens) + 1, found.batches - gain), found.batches
     fine = max(1, gain // FINENESS)
     best = found
-    while high - low >= fine and (deadline is None or time.monotonic() < deadline):
+    while high - low >= fine and not passed(deadline):
         middle = (low + high) // 2
         plan = run_kernel(instance, rules, order, width, Early(tokens, middle))
         if plan.batches > middle or not refilled_whole(plan):

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 import math
 import random
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.planners.moments import passed
 from infermax_opt.infermax.planners.plan._early_evictions import longest_pays
 from infermax_opt.infermax.planners.plan._options import (
     ArrivalsError,
@@ -144,12 +144,14 @@ class Planner:
         self.tried: set[PlannerOptions] = set()
         self.number = self.failed = 0
 
-    def improve(self, deadline: float | None = None) -> Iterator[tuple[str, Schedule]]:
-        """Yield what `plans` yields, until the deadline; may be called again."""
+    def improve(
+        self, deadline: float | None = None, *, done: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[str, Schedule]]:
+        """Yield what `plans` yields, until the deadline or until `done`; may be called again."""
         if not self.instance.offline:
             return
         while self.failed < PATIENCE or deadline is not None:
-            if self.best < math.inf and _passed(deadline):
+            if self.best < math.inf and (passed(deadline) or done()):
                 return
             options, shuffle = self._next()
             if options in self.tried and shuffle == self.shuffle:
@@ -212,10 +214,6 @@ class Planner:
         if self.ways:
             return self.chosen.with_early(self.ways.pop(0)), self.shuffle
         return _neighbour(self.instance, self.chosen, self.shuffle, self.early, self.rng)
-
-
-def _passed(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline
 
 
 def _candidate(

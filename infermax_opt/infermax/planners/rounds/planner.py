@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule
+from infermax_opt.infermax.planners.moments import passed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -191,7 +192,7 @@ class RoundsPlanner:
     def _improve(self, deadline: float | None) -> Iterator[str]:
         """Let requests in a row end elsewhere, again and again until that is in vain."""
         vain, now = 0, self._now
-        while vain < VAIN and now is not None and (deadline is None or time.monotonic() < deadline):
+        while vain < VAIN and now is not None and not passed(deadline):
             found = self._elsewhere(*now)
             if found is None:
                 return
@@ -231,7 +232,7 @@ class RoundsPlanner:
         if self._merge is None:
             return
         tried, outputs = 0, self._requests.outputs
-        while tried < PAIRS and len(self._known) > 1 and (deadline is None or time.monotonic() < deadline):
+        while tried < PAIRS and len(self._known) > 1 and not passed(deadline):
             pair = sorted(self._random.choice(len(self._known), 2, replace=False).tolist())
             near = outputs * 0 + self._random.integers(1, NEAR + 1)
             ends = [self._known[k][1] + outputs for k in pair]

@@ -24,9 +24,9 @@ SCHEDULER, PLAN, BOUND = "#B7DDF2", "#0072B2", "#D55E00"
 
 PAGE = """# What scheduling can still gain
 
-For each objective and load: the best of the schedulers of the paper, the best plan, which knows all requests
-from the start, and a bound that no schedule is below. What lies between scheduler and plan is what better
-scheduling gains at least; what lies between plan and bound is where we cannot say. Made by
+For each objective and load: the best of the schedulers that the tables run, the best plan, which knows
+all requests from the start, and a bound that no schedule is below. What lies between scheduler and plan is
+what better scheduling gains at least; what lies between plan and bound is where we cannot say. Made by
 `python scripts/latency_page.py` from the tables in `instances/best-known/tables`; each row was verified, and
 each certificate checked. Real runs of vLLM have [a page](vllm-runs.md), MC-SF's models
 [a page of their own](mcsf.md).

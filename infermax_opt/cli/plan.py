@@ -301,7 +301,7 @@ def _asked(
     options: dict[str, Any],
 ) -> PlanOptions:
     from infermax_opt.fleet.plan_row import PlanOptions
-    from infermax_opt.fleet.planned import PLANNED, check_schedulers
+    from infermax_opt.fleet.planned import PLANNED
     from infermax_opt.fleet.scaling import Scaling
     from infermax_opt.fleet.upper import SCHEDULERS
     from infermax_opt.infermax.data.instance import ServiceLevel
@@ -309,13 +309,20 @@ def _asked(
     slo = ServiceLevel(options["ttft"], options["tpot"], options["e2e"])
     start, stay = options["start_up"], options["min_stay"]
     scaling = None if start is stay is None else Scaling(start or Fraction(0), stay or Fraction(0))
-    if options["windows"] == 0:
-        raise InputError("0 s is no length of windows; it has to be above 0", field="windows")
     errors: tuple[Fraction, ...] = options["errors"]
-    names = schedulers or (*SCHEDULERS, *(["srpt"] if errors else []), PLANNED)
-    check_schedulers(names, compare, errors)
-    rest = options["windows"], errors, options["seed"], _split(options), _variants(options)
-    return PlanOptions(slo, share, names, compare, skip_unfit, scaling, *rest)
+    return PlanOptions(
+        slo,
+        share,
+        schedulers=schedulers or (*SCHEDULERS, *(["srpt"] if errors else []), PLANNED),
+        compare=compare,
+        skip_unfit=skip_unfit,
+        scaling=scaling,
+        window=options["windows"],
+        errors=errors,
+        seed=options["seed"],
+        split=_split(options),
+        variants=_variants(options),
+    )
 
 
 def _variants(options: dict[str, Any]) -> list[Variant]:

@@ -18,7 +18,7 @@ from infermax_opt.fleet.bounds.pooled import pooled_bounds
 from infermax_opt.fleet.exact import cheapest, few, found_of
 from infermax_opt.fleet.machine_types import MachineType
 from infermax_opt.fleet.plan_row import PlanOptions, PlanRow, Split
-from infermax_opt.fleet.planned import knows_outputs, online_of, uppers
+from infermax_opt.fleet.planned import check_schedulers, knows_outputs, online_of, uppers
 from infermax_opt.fleet.question import FleetQuestion, Unfit
 from infermax_opt.fleet.scaling import Scaling, scaled
 from infermax_opt.fleet.split import SplitPlan, split_plan
@@ -108,10 +108,10 @@ def check_asked(
     Raises
     ------
     InputError
-        If there is no limit to keep, no request fits a machine, or there are too many windows.
+        If there is no limit to keep, no rate or no request that fits a machine, if there are no windows of
+        that length or too many, or no scheduler is fit for predictions.
     """
-    if not options.slo:
-        raise InputError("needs a limit of the TTFT, the TPOT or the end-to-end latency", field="slo")
+    _check_options(rates, options)
     for machine in machines:
         reasons_of = (misfit(request, machine.system, Policy()) for request in trace.requests)
         if all(reason is not None for reason in reasons_of):
@@ -123,6 +123,18 @@ def check_asked(
             check_pools(trace, machine, options.split.decode or machine)
     if options.window is not None:
         window_count(max(request.arrival for request in trace.requests) / min(rates), options.window)
+
+
+def _check_options(rates: Sequence[Fraction], options: PlanOptions) -> None:
+    """Check what the trace and the machines do not matter for."""
+    if not options.slo:
+        raise InputError("needs a limit of the TTFT, the TPOT or the end-to-end latency", field="slo")
+    if not rates:
+        raise InputError("needs a rate", field="rates")
+    if options.window is not None and options.window <= 0:
+        length = f"{float(options.window):g} s"
+        raise InputError(f"{length} is no length of windows; it has to be above 0", field="windows")
+    check_schedulers(options.schedulers, options.compare, options.errors)
 
 
 def rows_at(

@@ -13,11 +13,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 from infermax_opt.cli.main import cli
+from infermax_opt.core.errors import InputError
 from infermax_opt.files.csv_rows import read_rows
 from infermax_opt.fleet import upper
 from infermax_opt.fleet.checker.certificate import least_machines, machines_from
+from infermax_opt.fleet.machine_types import MachineType
+from infermax_opt.fleet.plan import plan
+from infermax_opt.fleet.plan_row import PlanOptions
 from infermax_opt.fleet.routing.policies import POLICIES
+from infermax_opt.foreign.traces import read_trace
 from infermax_opt.infermax.data.cost_format import cost_to_json
+from infermax_opt.infermax.data.instance import ServiceLevel, System
 from infermax_opt.infermax.data.profiles import load_profile
 from tests.support import shared_data
 
@@ -315,3 +321,17 @@ def test_machines_that_take_no_time_for_prompts(tmp_path: Path, trace: str) -> N
         trace, "--format", "vidur", "--machines", str(machine), "--ttft", "1", "--schedulers", "sarathi"
     )
     assert done.exit_code == 0, done.output
+
+
+def test_what_cannot_be_asked_is_refused_from_python_too(trace: str) -> None:
+    machines = [MachineType(PROFILE, System(1000, 100, 100), load_profile(PROFILE).cost)]
+    asked = PlanOptions(ServiceLevel(ttft=Fraction(1)))
+    some = read_trace(trace, "vidur")
+    both = replace(asked, errors=(Fraction(1, 5),), schedulers=("planned",))
+    for rates, options, problem in [
+        ([], asked, "rates: needs a rate"),
+        ([Fraction(1)], replace(asked, window=Fraction(0)), "0 s is no length of windows"),
+        ([Fraction(1)], both, "knows all outputs"),
+    ]:
+        with pytest.raises(InputError, match=problem):
+            plan(some, machines, rates, options)

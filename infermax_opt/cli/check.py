@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from infermax_opt.cli import completion
@@ -23,9 +21,6 @@ from infermax_opt.cli.console import (
 )
 from infermax_opt.cli.options import aimed, band_option, read_aimed, read_band
 from infermax_opt.core.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["check", "plot", "verify"]
 

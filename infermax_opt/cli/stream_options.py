@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -141,15 +140,13 @@ def _of_trace(
     **options: Any,
 ) -> Stream:
     from infermax_opt.cluster.data.formats import stream_of_trace
-    from infermax_opt.files.json import STANDARD
+    from infermax_opt.files.names import stem
     from infermax_opt.foreign.traces import read_trace
 
     machine, slo = chosen_worker(worker, ttft, atgt)
     trace = read_trace(path, form, time_unit=time_unit, first=first, window=window, offline=False)
-    name = os.path.basename(path).removesuffix(".gz").rpartition(".")[0] or os.path.basename(path)
-    name = "stdin" if path == STANDARD else name
     left, stream = stream_of_trace(
-        trace, name, machine, slo, error=predict_error, seed=seed, skip_unfit=skip_unfit,
+        trace, stem(path), machine, slo, error=predict_error, seed=seed, skip_unfit=skip_unfit,
         **{key: value for key, value in options.items() if value is not None},
     )  # fmt: skip
     tell_dropped(path, left.dropped)

@@ -38,7 +38,7 @@ from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 
-__all__ = ["Autoscaled", "Window", "autoscaled", "autoscalings", "window_count"]
+__all__ = ["Autoscaled", "Window", "autoscalings", "window_count"]
 
 #: Most windows of a trace.
 MOST_WINDOWS = 1000
@@ -112,19 +112,6 @@ class Autoscaled:
     policy: str | None = None
     scheduler: str | None = None
     peak: int | None = None
-
-
-def autoscaled(
-    question: FleetQuestion, length: Fraction, scaling: Scaling, schedulers: Sequence[str], tell: Tell = None
-) -> Autoscaled:
-    """Machines for each window from below and from above, as `autoscalings` gives them in the end.
-
-    Parameters
-    ----------
-    question, length, scaling, schedulers, tell
-        As for `autoscalings`.
-    """
-    return list(autoscalings(question, length, scaling, schedulers, tell))[-1]
 
 
 def autoscalings(

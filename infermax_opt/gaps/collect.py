@@ -16,6 +16,7 @@ from infermax_opt.core.registry import first_problem, problem_of, problem_of_ins
 from infermax_opt.core.result import AnyResult, LowerBound
 from infermax_opt.core.values import AnyInstance, AnySchedule
 from infermax_opt.files.bounds_from_elsewhere import require_made_for, require_true_of_one
+from infermax_opt.files.names import stem
 from infermax_opt.foreign.reading import guess_format, read_run
 from infermax_opt.foreign.run import Run
 from infermax_opt.gaps.bounds import aimed_at, best_bounds
@@ -116,8 +117,7 @@ def subjects_on_machine(
     machine = problem.scoring.machine(path, limits)
     for file in source.paths:
         run = source.run(file, source.form)
-        name = os.path.basename(file).removesuffix(".gz").rpartition(".")[0] or os.path.basename(file)
-        instance = problem.scoring.run_instance(machine, run, name)
+        instance = problem.scoring.run_instance(machine, run, stem(file))
         found.append(of_run(problem.aimed(instance, None, slos) if slos else instance, run, band))
     return found
 

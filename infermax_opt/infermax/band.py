@@ -141,7 +141,7 @@ def worst_case(instance: Instance, schedule: Schedule, band: Band = AS_GIVEN) ->
     ends = _Ends(instance, slow, fast)
     waits = any(batch.start is not None for batch in waiting.batches)
     if waits:
-        spans = longest_spans(instance, waiting, slow, fast)
+        spans = longest_spans(waiting, slow, fast)
         apart = ends.of(ends.firsts, [min(a + b, NEVER) for a, b in zip(ends.firsts, spans, strict=True)])
         found |= {metric.value: apart.metric(metric) for metric in Metric if metric.latency is Latency.TPOT}
         found |= ends.kept(apart, found["makespan"])
@@ -223,7 +223,7 @@ def _ticks(replayed: Replay, batches: list[int], unit: int) -> list[int]:
     return [replayed.ends[batch] * scale if batch >= 0 else NEVER for batch in batches]
 
 
-def longest_spans(instance: Instance, waiting: Schedule, slow: Replay, fast: Replay) -> list[int]:
+def longest_spans(waiting: Schedule, slow: Replay, fast: Replay) -> list[int]:
     """The longest time from first to last token of each request, ticks; `NEVER` where there is no last.
 
     With p_l the time of all batches to l on the slowest machine, it is
@@ -231,7 +231,6 @@ def longest_spans(instance: Instance, waiting: Schedule, slow: Replay, fast: Rep
 
     Parameters
     ----------
-    instance : Instance
     waiting : Schedule
     slow, fast : Replay
         Of it, on the slowest and on the fastest machine.

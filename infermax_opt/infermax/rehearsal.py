@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from infermax_opt.infermax.data.cost import Coefficients, CostModel
+from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import (
     Instance,
     Objective,
@@ -105,8 +105,7 @@ def _crowds() -> None:
 
     from infermax_opt.infermax.planners.first_tokens.crowds import Crowds
 
-    floats = COST.floats
-    cost = Coefficients(np.array(floats.alpha), np.array(floats.beta), *floats[2:])
+    cost = COST.columns
     tokens = np.full(2, 100)
     crowds = Crowds(np.zeros(2), np.full(2, 0.015), tokens, tokens, 100, 100, cost, False)
     crowds.least(np.arange(2), 50)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infermax_opt.core.result import Claim, Result
+from infermax_opt.core.result import Claim
 from infermax_opt.core.truth import ROUNDING, Finding, Truth, Unchecked, best_of, found_by_enumerating
 from infermax_opt.core.verification import BaseVerification
 from infermax_opt.files.certificates import certified_bound
@@ -24,10 +24,7 @@ from infermax_opt.iteration.data.ticks import Ticks
 from infermax_opt.iteration.replay.check import IterationViolation, check_selection
 from infermax_opt.iteration.replay.metrics import IterationMetrics, measure_batch
 
-__all__ = ["IterationResult", "IterationVerification", "verify_selection"]
-
-#: The results of this problem.
-IterationResult = Result[Selection, IterationMetrics]
+__all__ = ["IterationVerification", "verify_selection"]
 
 
 @dataclass(frozen=True)

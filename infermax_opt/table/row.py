@@ -44,9 +44,6 @@ class RowOptions:
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-_WORDS = [trust.value for trust in Trust if trust.is_word]
-
-
 @dataclass(frozen=True)
 class Row:
     """A row; None is unknown.  Times in seconds.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import pytest
 
 from infermax_opt.core.errors import InputError
-from infermax_opt.fleet.autoscaling import Autoscaled, autoscaled, autoscalings
+from infermax_opt.fleet.autoscaling import Autoscaled, autoscalings
 from infermax_opt.fleet.bounds.pooled import pooled_bound
 from infermax_opt.fleet.checker.certificate import machine_seconds
 from infermax_opt.fleet.question import FleetQuestion
@@ -39,6 +40,11 @@ def uneven() -> FleetQuestion:
     return FleetQuestion(
         Instance("uneven", tuple(groups), system, PAPER, objective="missed"), Fraction(9, 10)
     )
+
+
+def autoscaled(*asked: Any) -> Autoscaled:
+    """What is known in the end."""
+    return list(autoscalings(*asked))[-1]
 
 
 def found_of(question: FleetQuestion, scaling: Scaling) -> Autoscaled:

@@ -11,7 +11,6 @@ from itertools import product
 import pytest
 
 from infermax_opt.fleet import planned_windows as room
-from infermax_opt.fleet.autoscaling import autoscaled
 from infermax_opt.fleet.bounds.pooled import pooled_bound
 from infermax_opt.fleet.dispatch import dealing
 from infermax_opt.fleet.dispatch.dealing import Dealing
@@ -24,7 +23,7 @@ from infermax_opt.fleet.planned_windows import Part, planned_windows
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.scaling import Scaling
 from tests.campaign import campaign, in_blocks
-from tests.fleet.test_autoscaling import LENGTH, uneven
+from tests.fleet.test_autoscaling import LENGTH, autoscaled, uneven
 from tests.fleet.test_planned import MIXES, served
 from tests.fleet.tiny import tiny_fleet
 

@@ -164,7 +164,7 @@ def test_longest_spans_are_those_of_some_machine(seeds: range) -> None:
         spans = [on_machine(instance, waiting, list(took)).span for took in machines]
         slow, fast = (replay(corner(instance), waiting) for corner in (slowest, fastest))
         unit = UNIT // lcm(slow.ticks_per_second, fast.ticks_per_second)
-        found = [span * unit for span in longest_spans(instance, waiting, slow, fast)]
+        found = [span * unit for span in longest_spans(waiting, slow, fast)]
         assert found == [max(column) for column in zip(*spans, strict=True)], seed
 
 

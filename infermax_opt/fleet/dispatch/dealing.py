@@ -151,14 +151,14 @@ class Dealing:
                 self._members[k][stretch].append(i)
         for k in range(self._count):
             for stretch in range(first, last):
-                served = self._served(k, stretch, self._before(k, stretch), self._members[k][stretch])
+                served = self._served(stretch, self._before(k, stretch), self._members[k][stretch])
                 self._after[k][stretch], self._missed[k][stretch] = served
 
     def _before(self, k: int, stretch: int) -> State:
         """The state of a machine before a stretch."""
         return self._after[k][stretch - 1] if stretch else self._started[k]
 
-    def _served(self, k: int, stretch: int, state: State, members: Sequence[int]) -> tuple[State, list[int]]:
+    def _served(self, stretch: int, state: State, members: Sequence[int]) -> tuple[State, list[int]]:
         """The state of a machine after a stretch that it begins in another one, and who misses."""
         import numpy as np
 
@@ -277,7 +277,7 @@ class Dealing:
         state, costs = self._before(k, first), 0.0
         for stretch in range(first, self._end):
             some = members.get(stretch, self._members[k][stretch])
-            state, missed = self._served(k, stretch, state, some)
+            state, missed = self._served(stretch, state, some)
             served.append((state, missed))
             missing += self._cost(missed) - self._cost(self._missed[k][stretch])
             before = self._after[k][stretch]

@@ -12,7 +12,6 @@ from infermax_opt.core.compiled import compiled, worthwhile
 from infermax_opt.fleet.dispatch.states import State, idle, joined, restored
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.routing.policies import Limits, Pilot
-from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
 
@@ -112,14 +111,14 @@ class Dispatcher:
         import numpy as np
 
         self.question, workload = question, question.workload
-        requests, system, unit = workload.requests, workload.system, workload.cost.floats
+        requests, system = workload.requests, workload.system
         self.inputs = np.array([r.input_tokens for r in requests], np.int64)
         self._outputs = np.array([r.output_tokens for r in requests], np.int64)
         self.order = np.array(sorted(range(len(requests)), key=lambda i: requests[i].arrival), np.int64)
         self.first, self.last, self.started = 0, len(requests), tuple[State, ...]()
         self._due = due = Limits(question)
         self._first_due, self._last_due = due.arrival + np.minimum(due.ttft, due.e2e), due.arrival + due.e2e
-        self._cost = Coefficients(np.array(unit.alpha, float), np.array(unit.beta, float), *unit[2:])
+        self._cost = workload.cost.columns
         self._limits = (
             system.kv_capacity, system.max_batch_tokens, system.max_prefill_tokens,
             min(system.max_running or len(requests), system.max_batch_tokens), system.block_size,

@@ -1,7 +1,7 @@
 """Closed-form lower bounds: least work plus a proved number of batches.
 
 Fix one affine piece k of the batch time; as the batch time is the maximum over the pieces, the
-bound of every k holds, and so does the best one.  The work is that of `work`.
+bound of every k holds, and so does the best one.  The work is that of `least_work`.
 
 *Chunks with "square" attention.*  In a schedule of J batches the prompt of request i is split
 into at most q = J - O + 1 chunks, as O - 1 batches follow its first token; then its work is at

@@ -10,7 +10,7 @@ lambda_t >= 0 be a price on them.  A batch has at most b = min(P, C) tokens of p
 b tokens with those of decodes; let mu_t >= 0 be a price on those.
 A schedule's makespan is at least the sum of
 
-- the work of `work` (F);  alpha for each batch;
+- the work of `least_work` (F);  alpha for each batch;
 - theta for each batch, delta = d0 - theta for each batch with decodes and p0 - theta for each of
   the at least Y batches that prefill, for theta = 0 or min(d0, p0): a batch pays d0, p0 or both;
 - rho (s-1), rho = max(0, beta - d1), for each token of KV size s that ends a refill

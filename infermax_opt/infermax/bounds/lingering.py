@@ -8,7 +8,7 @@ which is worth as much.
 Fix one affine piece, in ticks.  Let a' = alpha + d0 > 0, c = alpha + p0.  Batch j has length T_j, X_j is the
 sum of the works w = beta + d1 (s-1) of the tokens that are decoded in it, s cached after them, and P_j the
 work of its prompts and refills.  Let life_i be the latency of request i, from its arrival a_i.  A share
-theta_i of it, m <= theta_i <= theta <= 1, counts by its uses; `Delays` has the rest.  In its window, which is
+theta_i of it, m <= theta_i <= theta <= 1, counts by its uses; *Delays* has the rest.  In its window, which is
 cells of time after a_i, it has a weight of 1, or less in the last one; n(t) is the sum of theta_i times these
 weights.
 

@@ -239,6 +239,14 @@ class CostModel:
         )  # fmt: skip
 
     @cached_property
+    def columns(self) -> Coefficients:
+        """The same with the pieces as columns, as compiled kernels take them."""
+        import numpy as np
+
+        alpha, beta, *rest = self.floats
+        return Coefficients(np.array(alpha), np.array(beta), *rest)
+
+    @cached_property
     def extra(self) -> Extra:
         """Coefficients of the terms that most bounds leave out, as exact fractions of a second."""
         e0, e1, p2 = (Fraction(value) for value in (*self.mixed, self.prefix))

@@ -9,6 +9,7 @@
 ``latency``    the cells of ``paper-b1024`` with P = 4096, mean end-to-end latency
 ``online``     ten minutes of the Azure traces at 1, 2, 4 and 8 times their rate, mean end-to-end latency
 ``tails``      the conversation trace of ``online``, 99th percentiles of TTFT and end-to-end latency
+``attainment``  the conversation trace of ``online`` with limits of TTFT and TPOT, missed limits
 ``vllm-runs``  three real runs of vLLM (not shipped, as for azure), makespan and mean end-to-end latency
 ``ecoserve``   EcoServe's three workloads at 0.5, 0.8, 1 and 1.2 of what can be sustained, missed deadlines
 ``mcsf``       the two synthetic models of MC-SF's study, seeds 0 ... 199 of each, mean end-to-end latency

@@ -1,4 +1,4 @@
-"""Least overhead of the batches that a search state still needs (see `heuristic`)."""
+"""Least overhead of the batches that a search state still needs (see `estimates`)."""
 
 from __future__ import annotations
 

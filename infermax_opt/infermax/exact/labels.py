@@ -1,9 +1,9 @@
 """Labels of the search, and which of them can be dropped.
 
 *What a schedule costs.*  The objective is, up to a constant, the time spent in every state times the rate
-of that state (`rates.Rates`).  Take the batches of a schedule as given, batch j running for d_j in a state
-of rate r_j, and let x_j >= 0 be the wait before it.  The cost is the sum of r_j (d_j + x_j).  Batch j
-needs x_1 + ... + x_j >= w_j, its members' latest arrival less the time of the batches before it.
+of that state (`objective_rates.Rates`).  Take the batches of a schedule as given, batch j running for d_j
+in a state of rate r_j, and let x_j >= 0 be the wait before it.  The cost is the sum of r_j (d_j + x_j).
+Batch j needs x_1 + ... + x_j >= w_j, its members' latest arrival less the time of the batches before it.
 
 *Waits.*  Let W_j be the maximum of w_1, ..., w_j and 0.  In any feasible x, the seconds of waiting from
 W_(j-1) to W_j lie before some batch i <= j and cost r_i each, so at least min(r_1, ..., r_j).  Placing

@@ -10,7 +10,7 @@ from typing import Any
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.files.fields import INSTANCE_SCHEMA, SCHEDULE_SCHEMA, Fields, shown
-from infermax_opt.files.json import read_as, under
+from infermax_opt.files.json import under
 from infermax_opt.files.writing import dump_json
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.cost_format import cost_from_json, cost_to_json
@@ -20,7 +20,7 @@ from infermax_opt.iteration.data.selection import Selection
 
 __all__ = [
     "ITERATION", "iteration_instance_from_json", "iteration_instance_to_json", "machine_cost_to_json",
-    "read_iteration_instance", "selection_from_json", "selection_to_json", "write_iteration_instance",
+    "selection_from_json", "selection_to_json", "write_iteration_instance",
 ]  # fmt: skip
 
 #: What instances name as their problem.
@@ -159,11 +159,6 @@ def selection_from_json(value: object, path: str = "") -> Selection:
 def selection_to_json(selection: Selection) -> dict[str, Any]:
     """Return the JSON value that `selection_from_json` reads."""
     return {"schema": SCHEDULE_SCHEMA, "instance": selection.instance, "select": list(selection.select)}
-
-
-def read_iteration_instance(path: str | os.PathLike[str]) -> IterationInstance:
-    """Read an instance file."""
-    return read_as(path, iteration_instance_from_json)
 
 
 def write_iteration_instance(instance: IterationInstance, path: str | os.PathLike[str]) -> None:

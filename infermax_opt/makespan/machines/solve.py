@@ -2,13 +2,13 @@
 
 What is tried, in this order, until the makespan of an assignment meets a lower bound:
 
-1. closed bounds, longest-first, and exact splits of two machines (`_parallel_split`); most instances with
+1. closed bounds, longest-first, and exact splits of two machines (`_split`); most instances with
    five or more jobs per machine end here, after milliseconds and without numpy;
-2. bounds that take numpy: lifted and packing bounds (`_parallel_bounds`);
-3. exact search, for few jobs, and repair of a few machines at a time (`_parallel_kernel`);
-4. the covering relaxation (`_parallel_columns`), whose bound is proved in whole numbers and nearly always
+2. bounds that take numpy: lifted and packing bounds (`_bounds`);
+3. exact search, for few jobs, and repair of a few machines at a time (`_kernel`);
+4. the covering relaxation (`_columns`), whose bound is proved in whole numbers and nearly always
    the optimum where machines have two or three jobs, and dives that round it;
-5. more repairs and dives, exact search and an arc-flow model (`_parallel_arcflow`) in turn.
+5. more repairs and dives, exact search and an arc-flow model (`_arcflow`) in turn.
 
 All bounds but ``arc-flow`` are exact arithmetic.  That one is HiGHS's word that a model whose objective
 counts jobs left out cannot reach 0.  A bound of HiGHS is trusted with an integrality margin of 1e-6 or

@@ -124,7 +124,7 @@ class Columns:
         return found
 
     def fit(self, order: Sequence[int], weights: Sequence[float], limit: int) -> list[int] | None:
-        """Worker of each request by `_heuristics_kernel.fit`; None if they take more than `limit` workers.
+        """Worker of each request by `_kernel.fit`; None if they take more than `limit` workers.
 
         Parameters
         ----------

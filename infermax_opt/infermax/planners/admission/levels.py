@@ -213,7 +213,7 @@ class LevelsPlanner(AdmissionPlanner):
 
         from infermax_opt.infermax.planners.admission import _levels_kernel
 
-        queue, machine, cost = self._queue(choice.order), self._machine(), self._cost()
+        queue, machine, cost = self._queue(choice.order), self._machine(), self.instance.cost.columns
         never = out.copy()
         never[self._dearest[: int(choice.dear * len(out))]] = True
         first = np.where(never, -np.inf, self._first)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
 
@@ -328,20 +327,13 @@ class AdmissionPlanner:
             policy.hybrid_batching, policy.chunked_prefill, self.instance.cost.exact_attention,
         )  # fmt: skip
 
-    def _cost(self) -> Coefficients:
-        """Coefficients for the simulated clock."""
-        import numpy as np
-
-        floats = self.instance.cost.floats
-        return Coefficients(np.array(floats.alpha), np.array(floats.beta), *floats[2:])
-
     def _run(self, choice: Choice, *, record: bool) -> tuple[Any, ...]:
         """What `admission_loop` gives for a choice."""
         from infermax_opt.infermax.planners.admission._loops import loop_of
 
         loop, knobs = loop_of(choice, spread=choice.share < ANY and not choice.splits)
         found: tuple[Any, ...] = loop(
-            self._machine(), self._queue(choice), knobs, self._cost(), MAX_BATCHES, record
+            self._machine(), self._queue(choice), knobs, self.instance.cost.columns, MAX_BATCHES, record
         )
         return found
 

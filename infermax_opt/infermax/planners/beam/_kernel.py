@@ -174,7 +174,7 @@ def leave(problem: Any, nodes: Any, row: Any, move: Any, one: Any, other: Any) -
     move.stays[2] = ends if count > 0 else problem.capacity
 
 
-def allowance(problem: Any, rules: Any, nodes: Any, log: Any, row: Any) -> Any:
+def allowance(rules: Any, nodes: Any, log: Any, row: Any) -> Any:
     """Debt beyond which no child of node `row` would be kept, by the buckets it can reach."""
     limit = nodes.value[row]
     for ahead in range(1, rules.reach + 1):
@@ -191,7 +191,7 @@ def expand(problem: Any, rules: Any, nodes: Any, log: Any, row: Any, move: Any, 
     fill(problem, rules, nodes, log, row, move, scratch)
     if rules.free == 1:
         return
-    most = allowance(problem, rules, nodes, log, row)
+    most = allowance(rules, nodes, log, row)
     helds = nodes.helds[row]
     room = nodes.pool.shape[1] - nodes.pools[row]
     for i in range(helds if room >= 1 else 0):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.core.compiled import compiled
-from infermax_opt.infermax.data.cost import Coefficients, batch_time
+from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.data.first_tokens import only_first_tokens
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
@@ -98,18 +98,11 @@ class FirstTokensPlanner:
             parts = np.array([told[i][1] for i in inputs])
             unit = max(1, min(top, round(chunk) or top))
             crowds = Crowds(
-                self._arrival, alone, self._inputs, parts, unit, top, self._cost(), exact
+                self._arrival, alone, self._inputs, parts, unit, top, self.instance.cost.columns, exact
             )  # fmt: skip
         return Choices(
             self._aims, self._arrival, alone, fixed=fixed, top=top, chunk=chunk, crowds=crowds, rng=self.rng
         )
-
-    def _cost(self) -> Coefficients:
-        """Coefficients for kernels, in seconds."""
-        import numpy as np
-
-        floats = self.instance.cost.floats
-        return Coefficients(np.array(floats.alpha), np.array(floats.beta), *floats[2:])
 
     def _alone(self, prompt: int, chunk: float) -> tuple[float, int]:
         """Seconds of a prompt alone, in equal parts, few or nearly of the best size; their size.
@@ -205,7 +198,7 @@ class FirstTokensPlanner:
         )  # fmt: skip
         state, numbers = _state.started(n), (np.zeros(3, np.int64), np.zeros(3))
         finished, log = _loop()(
-            limits, self._queue(choice), state, self._knobs(choice), self._cost(), numbers,
+            limits, self._queue(choice), state, self._knobs(choice), self.instance.cost.columns, numbers,
             np.zeros(n, np.int64), MAX_BATCHES, whole,
         )  # fmt: skip
         return finished, state.times[:, _state.FIRST], state.times[:, _state.FINAL], log

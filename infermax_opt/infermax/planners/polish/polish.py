@@ -83,8 +83,7 @@ def polish(instance: Instance, schedule: Schedule) -> tuple[float, Schedule]:
         return _polish(instance, schedule, plain)
     import numpy as np
 
-    unit = instance.cost.floats
-    cost = Coefficients(np.array(unit.alpha), np.array(unit.beta), *unit[2:])
+    cost = instance.cost.columns
     integers = functools.partial(np.array, dtype=np.int64)
     return _polish(instance, schedule, _Kernels(_compiled_trace(), compiled_regroup(), integers, cost))
 

@@ -16,6 +16,7 @@ from infermax_opt.cli.console import (
     output_option,
     progress_printer,
     save,
+    wrote,
 )
 from infermax_opt.cli.options import read_aimed, seed_option, slos_option
 
@@ -110,4 +111,6 @@ def front(
             from infermax_opt.gaps.fronts.plot import plot_front
 
             save_picture(plot_front(found), plot)
+    if not as_json:
+        wrote(parts, plot)
     return DONE

@@ -273,7 +273,9 @@ def plan(
     tell_dropped(trace_file, trace.dropped)
     kinds = _machine_types(machines, options)
     _check_names(machines, kinds, asked.split)
-    everything = Sweep(kinds, rates, asked, fleets, options["mix"], options["time_limit"])
+    everything = Sweep(
+        kinds, rates, asked, tuple(dict.fromkeys(fleets)), options["mix"], options["time_limit"]
+    )
     found = sweep(trace, everything, progress_printer(progress))
     with all_written():
         proofs = {} if certificates is None else write_certificates(found, certificates, trace_file, output)

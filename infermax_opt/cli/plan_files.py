@@ -74,8 +74,10 @@ def write_certificates(plan: Plan, folder: str, trace_file: str, output: str | N
         # Rows that differ in their predictions have the same proof.
         if question not in known:
             known[question] = files.write(row.bound.certificate, stem)
+        if row.scaled is not None:
+            files.write(row.scaled.certificate, f"{stem}-hours")
         if row.windows is not None:
-            files.write(row.windows.certificate, f"{stem}-hours")
+            files.write(row.windows.certificate, f"{stem}-windows")
         if row.split is not None and row.split is not apart:
             apart = row.split
             sides = {"prefill": apart.prefill, "decode": apart.decode}

@@ -16,6 +16,7 @@ from infermax_opt.cli.console import (
     check_outputs_differ,
     output_option,
     save,
+    wrote,
 )
 from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable
 
@@ -101,4 +102,6 @@ def simulate(
         if placement is not None:
             write_placement(replay.placement, placement)
         save(value, output, None if as_json else text, lambda: requests_csv(replay))
+    if not as_json:
+        wrote(placement)
     return DONE

@@ -18,6 +18,7 @@ from infermax_opt.cli.console import (
     output_option,
     progress_printer,
     save,
+    wrote,
 )
 from infermax_opt.cli.stream_options import given_stream, stream_parameters, tell_unplaceable
 from infermax_opt.core.interrupts import patient
@@ -129,6 +130,8 @@ def workers(
             write_placement(series.placement, placement)
         if plot is not None:
             save_picture(plot_workers(series), plot)
+    if not as_json:
+        wrote(stream_file, placement, plot)
     return DONE
 
 

@@ -73,10 +73,11 @@ def series_text(series: WorkerSeries) -> str:
 
 
 def _bound_row(series: WorkerSeries, name: str) -> tuple[str, str, str, str]:
-    """Peak and mean of a bound; a lower one is rounded down, and the gap up."""
+    """Peak and mean of a bound; a lower one is rounded down unless they meet, and the gap up."""
     upper = name == "upper"
-    mean = figures_text(series.mean(name), 4, "nearest" if upper else lower_rounding())
-    below = "" if upper else percent(_gap(series, name), "ceiling")
+    gap = _gap(series, name)
+    mean = figures_text(series.mean(name), 4, lower_rounding(gap))
+    below = "" if upper else percent(gap, "ceiling")
     return BOUNDS[name], str(series.peak(name)), mean, below
 
 

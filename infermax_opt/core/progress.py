@@ -16,7 +16,7 @@ from typing import Any
 from infermax_opt.core.interrupts import Stopped
 from infermax_opt.core.shown import Shown
 
-__all__ = ["Progress", "ProgressEvent", "Teller", "gap_of"]
+__all__ = ["Progress", "ProgressEvent", "Teller", "shown_gap"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ProgressEvent(Shown):
     @property
     def gap(self) -> float | None:
         """(value - bound) / value; None where either is unknown."""
-        return gap_of(self.value, self.bound)
+        return shown_gap(self.value, self.bound)
 
     def facts(self) -> Mapping[str, Any]:
         """All of it."""
@@ -133,7 +133,7 @@ class Teller:
             raise Stopped
 
 
-def gap_of(value: float | None, bound: float | None) -> float | None:
+def shown_gap(value: float | None, bound: float | None) -> float | None:
     """(value - bound) / value; None where either is unknown, or the value is 0 and the bound is not."""
     if value is None or bound is None:
         return None

@@ -28,6 +28,7 @@ from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Pilot
 from infermax_opt.fleet.upper import MOST, Found, fewest_machines, longest_missed
+from infermax_opt.infermax.data.schedule import TooManyBatches
 from infermax_opt.infermax.schedulers.presets import preset
 
 __all__ = [
@@ -298,7 +299,10 @@ class Search:
     def verified(self, machines: int) -> Found | None:
         """What reaches the share by exact replay."""
         for way, refused, pilot in self._known.pop(machines, self.candidates(machines)):
-            schedules = self.dispatcher.schedules(machines, way, refused)
+            try:
+                schedules = self.dispatcher.schedules(machines, way, refused)
+            except TooManyBatches:
+                return None  # others hardly need fewer
             replay = replay_fleet(self.question, pilot.routes, schedules)
             if replay.keeps(self.question):
                 none = sum(route < 0 for route in pilot.routes)

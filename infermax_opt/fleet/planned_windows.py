@@ -21,6 +21,7 @@ from infermax_opt.fleet.dispatch.states import State, idle
 from infermax_opt.fleet.planned import ALONE, Asked, Dear, Search, fewest
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import FleetReplay, replay_fleet
+from infermax_opt.infermax.data.schedule import TooManyBatches
 
 __all__ = ["Part", "planned_windows"]
 
@@ -135,7 +136,10 @@ def planned_windows(
     dealt = Dealt(ALONE, fleet.routes)
     machines = max(counts)
     pilot = fleet.dispatcher.pilot(machines, dealt)
-    replay = replay_fleet(question, pilot.routes, fleet.dispatcher.schedules(machines, dealt))
+    try:
+        replay = replay_fleet(question, pilot.routes, fleet.dispatcher.schedules(machines, dealt))
+    except TooManyBatches:
+        return None
     good = Counter(fleet.window[i] for i in replay.good)
     if any(len(part.members) - good[k] > part.spare for k, part in enumerate(parts)):
         return None  # Simulated clocks were wrong by a hair.

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.data.schedule import Schedule, TooManyBatches
 from infermax_opt.infermax.replay.fast import valid_replay
 from infermax_opt.infermax.replay.plain import Replay
 
@@ -25,10 +25,13 @@ class FleetReplay:
         Places of the requests that keep their service level, from exact times.
     busy : tuple of tuple of (Fraction, Fraction)
         Seconds from which until when each machine runs batches, one after the other.
+    too_long : bool
+        Whether a machine would need more batches than a schedule may hold; then nothing else is known.
     """
 
     good: frozenset[int]
     busy: tuple[tuple[tuple[Fraction, Fraction], ...], ...]
+    too_long: bool = False
 
     def keeps(self, question: FleetQuestion) -> bool:
         """Whether the share of the question is reached."""
@@ -59,6 +62,8 @@ def replays(
 
     Raises
     ------
+    TooManyBatches
+        If a machine needs more batches than a schedule may hold.
     ValueError
         If a schedule breaks a rule.
     """
@@ -70,6 +75,8 @@ def replays(
 
 def replay_fleet(question: FleetQuestion, routes: Sequence[int], schedule: Schedules) -> FleetReplay:
     """Replay routes, and find who keeps their service level.
+
+    Nobody does where a machine would need more batches than a schedule may hold.
 
     Parameters
     ----------
@@ -85,10 +92,13 @@ def replay_fleet(question: FleetQuestion, routes: Sequence[int], schedule: Sched
         If a schedule breaks a rule.
     """
     good, busy = set[int](), list[tuple[tuple[Fraction, Fraction], ...]]()
-    for members, instance, replayed in replays(question, routes, schedule):
-        busy.append(_stretches(replayed))
-        broken = replayed.latencies(instance).broken or [False] * len(members)
-        good.update(i for i, missed in zip(members, broken, strict=True) if not missed)
+    try:
+        for members, instance, replayed in replays(question, routes, schedule):
+            busy.append(_stretches(replayed))
+            broken = replayed.latencies(instance).broken or [False] * len(members)
+            good.update(i for i, missed in zip(members, broken, strict=True) if not missed)
+    except TooManyBatches:
+        return FleetReplay(frozenset(), (), too_long=True)
     return FleetReplay(frozenset(good), tuple(busy))
 
 

@@ -55,7 +55,7 @@ def _values(row: PlanRow) -> dict[str, Any]:
         "predict_error": number(row.error),
         "requests": question.size,
         "left_out": len(row.left_out),
-        "share": number(Fraction(question.share)),
+        "share": float(question.share),
         "may_miss": question.may_miss,
         "lower": lower,
         "upper": upper,
@@ -206,6 +206,7 @@ def plan_to_json(
                 **certificates.get(k, Proofs())._asdict(),
                 "policies": dict(row.policies),
                 "attained": _attained(row),
+                "hours_question_sha256": _question(None if row.scaled is None else row.scaled.certificate),
                 "windows": _windows(row.windows),
                 "windows_question_sha256": _question(
                     None if row.windows is None else row.windows.certificate

@@ -24,6 +24,7 @@ from infermax_opt.fleet.routing.decode import Handed, route_decode
 from infermax_opt.fleet.routing.policies import Pilot, Router
 from infermax_opt.infermax.data.instance import Instance, RequestGroup
 from infermax_opt.infermax.data.objective import Objective
+from infermax_opt.infermax.data.schedule import TooManyBatches
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 
@@ -231,14 +232,20 @@ class _Search:
             yield seen[machines]
 
     def _firsts(self, pilot: Pilot, name: str) -> list[Fraction | None]:
-        """When each has its first token, s, replayed; None for who is not served or too late."""
-        found: list[Fraction | None] = [None] * len(self.places)
-        run = partial(schedule, options=preset(name))
-        for members, _, replayed in replays(self.prompts, pilot.routes, run):
-            for i, batch in zip(members, replayed.first_batch, strict=True):
-                first, level = replayed.seconds(replayed.ends[batch]), self.prompts.levels[i]
-                if first - self.prompts.workload.requests[i].arrival <= (level.ttft or 0):
-                    found[i] = first
+        """When each has its first token, s, replayed; None for who is not served or too late.
+
+        None for all where a machine would need more batches than a schedule may hold.
+        """
+        none: list[Fraction | None] = [None] * len(self.places)
+        found, run = none.copy(), partial(schedule, options=preset(name))
+        try:
+            for members, _, replayed in replays(self.prompts, pilot.routes, run):
+                for i, batch in zip(members, replayed.first_batch, strict=True):
+                    first, level = replayed.seconds(replayed.ends[batch]), self.prompts.levels[i]
+                    if first - self.prompts.workload.requests[i].arrival <= (level.ttft or 0):
+                        found[i] = first
+        except TooManyBatches:
+            return none
         return found
 
 

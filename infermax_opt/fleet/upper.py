@@ -23,6 +23,8 @@ __all__ = [
 SCHEDULERS = ("sarathi", "deadline", "vllm_v1")
 #: Policies in the order in which they are tried: those that are mostly best come first.
 TRIED = ("least_kv", "slo_aware", "jsq", "least_work")
+#: What is tried where a schedule is too long: the others leave all to one machine while it is idle.
+EVENLY = ("round_robin",)
 #: Times the requests that may miss, up to which refusing some of those that do is tried.
 WORTHWHILE = 8
 #: Most machines that are tried: in all, as a multiple of the lower bound, and beyond that.
@@ -71,7 +73,7 @@ class _Search:
     """Candidates of a question, by number of machines."""
 
     def __init__(self, question: FleetQuestion, schedulers: Sequence[str], policies: Sequence[str]):
-        self.question, self.policies = question, policies
+        self.question, self.policies = question, tuple(policies)
         self.routers = {name: Router(question, preset(name)) for name in schedulers}
         self.attained: dict[int, int] = {}
 
@@ -107,6 +109,9 @@ class _Search:
         """Routes that reach the share by exact replay."""
         for pilot, policy, name, again in self.candidates(machines):
             replay = replay_fleet(self.question, pilot.routes, partial(schedule, options=preset(name)))
+            if replay.too_long and self.policies != EVENLY:
+                self.policies = EVENLY
+                return self.verified(machines)
             if replay.keeps(self.question):
                 refused = sum(route < 0 for route in pilot.routes)
                 seen = dict(self.attained)

@@ -13,7 +13,7 @@ from infermax_opt.core.columns import RowKind
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import decimal_text
 from infermax_opt.core.registry import problems
-from infermax_opt.core.result import Status
+from infermax_opt.core.result import Status, gap_of
 from infermax_opt.core.truth import Trust
 from infermax_opt.files.fields import Fields
 
@@ -129,9 +129,7 @@ class Row:
 
     def distance(self, value: Fraction | None) -> Fraction | None:
         """Gap of a schedule that reaches `value` to the lower bound."""
-        if value is None or self.lower_bound is None:
-            return None
-        return (value - self.lower_bound) / value if value else Fraction(0)
+        return gap_of(value, self.lower_bound)
 
     def to_json(self) -> dict[str, Any]:
         """Return the value that `from_json` reads; decimals are exact, as text."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
@@ -16,6 +17,7 @@ from infermax_opt.fleet.routing.policies import ABOUT, POLICIES, Router
 from infermax_opt.fleet.upper import fewest_machines
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.schedulers import algorithm1
 from infermax_opt.infermax.schedulers.algorithm1 import schedule
 from infermax_opt.infermax.schedulers.presets import preset
 from tests.campaign import campaign, in_blocks
@@ -49,6 +51,22 @@ def test_who_meets_a_limit_exactly_is_in_time(slo: dict[str, str]) -> None:
     assert found is not None
     assert found.machines == 1
     assert set(found.attained.values()) == {30}
+
+
+def test_a_number_of_machines_that_needs_too_long_a_schedule_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two requests far apart take thirty batches of one machine, fifteen of each of two."""
+    monkeypatch.setattr(algorithm1, "MAX_BATCHES", 20)
+    groups = tuple(RequestGroup(f"r{k}", 10, 15, 100 * k, slo={"ttft": "1"}) for k in range(2))
+    each = Instance("far", groups, System(1000, 100, 100), PAPER, Policy(), "missed")
+    question = FleetQuestion(each, Fraction(1))
+    run = partial(schedule, options=preset("sarathi"))
+    assert not replay_fleet(question, [0, 0], run).good
+    assert replay_fleet(question, [0, 1], run).keeps(question)
+    found = fewest_machines(question, 1)
+    assert found is not None
+    assert found.machines == 2
 
 
 @in_blocks(campaign(4, 200), 4)

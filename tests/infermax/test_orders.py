@@ -55,7 +55,7 @@ def different(seed: int, count: int = 40, cost: CostModel = PAPER) -> Instance:
 def placed(instance: Instance, options: PlannerOptions, order: list[int]) -> float:
     """Seconds of the plan that places requests in this order, as the planner makes it in plain Python."""
     kernels = Kernels(plan_kernel.plan_loop, regroup, list, list)
-    rules = rules_of(instance, options, max(r.output_tokens for r in instance.requests))
+    rules = rules_of(instance, options)
     return float(place(instance, rules, order, widths_of(instance, options), None, kernels).seconds)
 
 

@@ -49,7 +49,6 @@ OPTIONS = st.builds(
     every=st.sampled_from([1, 2, 7]),
     gather=st.sampled_from([0.0, 0.4, 1.0, 3.0]),
     alike=st.sampled_from([0.0, 0.0, 0.5, 4.0]),
-    evict=st.sampled_from([0.0, 0.001, 0.1, 1.0]),
     pilot=st.sampled_from([0.0, 0.0, 0.5, 3.0]),
     group=st.sampled_from([1, 1, 2, 5]),
     spare=st.sampled_from([0.0, 0.0, 0.1, 0.5]),
@@ -123,14 +122,10 @@ def test_a_request_alone_is_prefilled_and_decoded() -> None:
     assert list(plan(make((7, 1)), options).batches) == [step(r1=7)]
 
 
-def test_nothing_is_evicted_unless_asked_for() -> None:
+def test_nothing_is_evicted_unless_it_starts_early() -> None:
     instance = make((2, 6), (2, 6), (2, 6), kv_capacity=12)
     for backwards in (False, True):
         assert replay(instance, plan(instance, PlannerOptions(backwards=backwards))).evictions == 0
-    # r2 fits beside r1 for a while only; it is cut there and refilled when r1 is done.
-    cutting = plan(instance, PlannerOptions(backwards=False, evict=1e-9, slack=50.0))
-    assert replay(instance, cutting).evictions > 0
-    assert value(instance, cutting) > 0
 
 
 def test_backwards_all_end_together() -> None:
@@ -304,14 +299,13 @@ def test_the_series_of_plans_is_valid_and_deterministic(seed: int) -> None:
 @pytest.mark.parametrize("hybrid", [True, False])
 @pytest.mark.parametrize("chunked", [True, False])
 @pytest.mark.parametrize("backwards", [True, False])
-@pytest.mark.parametrize("evict", [0.0, 0.5])
-def test_mid_size_workload(hybrid: bool, chunked: bool, backwards: bool, evict: float) -> None:
+def test_mid_size_workload(hybrid: bool, chunked: bool, backwards: bool) -> None:
     instance = make(
         *[(1 + 37 * k % 400, 1 + 61 * k % 300) for k in range(400)],
         kv_capacity=8000, max_batch_tokens=2048, max_prefill_tokens=1024, block_size=16, max_running=40,
         hybrid_batching=hybrid, chunked_prefill=chunked,
     )  # fmt: skip
-    value(instance, plan(instance, PlannerOptions(backwards=backwards, evict=evict)))
+    value(instance, plan(instance, PlannerOptions(backwards=backwards)))
 
 
 # --- what it does not take ---

@@ -12,7 +12,7 @@ import infermax_opt as imx
 from infermax_opt.core.result import Status
 from infermax_opt.engines.outcome import EngineLimits, Termination
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.instance import Instance, Objective, System
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, System
 from infermax_opt.infermax.data.latencies import gains_by_waiting
 from infermax_opt.infermax.data.requests import ServiceLevel
 from infermax_opt.infermax.exact import promises
@@ -53,6 +53,16 @@ def promising(seed: int) -> Instance:
     return replace(base, groups=tuple(groups), cost=cost, objective=Objective.of("missed"), horizon=horizon)
 
 
+def scaled(missed: Fraction) -> list[tuple[dict[str, object], Fraction]]:
+    """Objectives that go by what is missed alone, and their values."""
+    return [
+        ({"missed": "0.3"}, missed * Fraction(3, 10)),
+        ({"missed": 7}, 7 * missed),
+        ({"at_most": {"missed": 2}}, missed / 2),
+        ({"at_most": {"missed": 0}}, 1 + missed if missed else Fraction(0)),
+    ]
+
+
 @in_blocks(campaign(80, 3_000), 40)
 def test_finds_the_optimum(seeds: range) -> None:
     waited = found = 0
@@ -68,12 +78,29 @@ def test_finds_the_optimum(seeds: range) -> None:
         assert outcome.upper == outcome.lower.value == best, seed
         assert outcome.schedule is not None
         assert replayed_objective(instance, outcome.schedule) == best, seed
+        for objective, value in scaled(best):
+            outcome = missed_search(replace(instance, objective=Objective.of(objective)))
+            assert outcome.upper == outcome.lower.value == value, (seed, objective)
         found += 1
         waited += gains_by_waiting(instance) is not None
         if best > 0:
             assert missed_search(instance, upper=best).schedule is None
     assert found > len(seeds) // 2
     assert waited > len(seeds) // 4
+
+
+def test_what_is_known_is_in_the_unit_of_the_objective() -> None:
+    """Two miss by a schedule at once, one at least; a tenth of each counts, or of a limit of ten."""
+    cost = CostModel([("0.1", "0")], ("5", "0"), ("0", "0"))
+    base = Instance.of_requests("m", [(1, 2), (1, 1)], System(4, 4, 4), cost, policy=Policy(preemption=False))
+    first, second = base.groups
+    groups = (replace(first, slo={"tpot": "1"}), replace(second, arrival="0.5", slo={"e2e": "4"}))
+    for objective in ({"missed": "0.1"}, {"at_most": {"missed": 10}}):
+        instance = replace(base, groups=groups, objective=Objective.of(objective))
+        outcome = missed_search(instance, upper=Fraction(1, 5))
+        assert outcome.upper == outcome.lower.value == Fraction(1, 10)
+        result = imx.solve(instance, time_limit=20)
+        assert (result.status, result.upper and result.upper.value) == (Status.OPTIMAL, Fraction(1, 10))
 
 
 def waits() -> Instance:

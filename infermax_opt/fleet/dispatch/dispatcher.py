@@ -13,7 +13,7 @@ from infermax_opt.fleet.dispatch.states import State, idle, joined, restored
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.routing.policies import Limits, Pilot
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import Batch, Schedule, run_length
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, TooManyBatches, run_length
 
 __all__ = ["Columns", "Course", "Dealt", "Dispatcher", "Way", "dispatches"]
 
@@ -205,6 +205,11 @@ class Dispatcher:
         ----------
         machines, way, refused, among
             As for `pilot`.
+
+        Raises
+        ------
+        TooManyBatches
+            If machines that are not dealt to one by one need more together than a schedule may hold.
         """
         from infermax_opt.fleet.dispatch import _state as state
 
@@ -213,6 +218,8 @@ class Dispatcher:
             return {k: some[0] for k, some in alone if some}
         _, counted = self._run(machines, way, refused, among)
         sizes = int(counted[state.BATCHES]), int(counted[state.ENTRIES])
+        if sizes[0] > MAX_BATCHES:
+            raise TooManyBatches
         log = self._log(*sizes)
         self._run(machines, way, refused, among, log)
         requests, name = self.question.workload.requests, self.question.workload.name

@@ -11,12 +11,26 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import read_whole, to_fraction
 from infermax_opt.core.shown import ShownSchedule
 
-__all__ = ["MAX_BATCHES", "Batch", "Schedule", "add_decodes", "new_ones", "run_length"]
+__all__ = ["MAX_BATCHES", "Batch", "Schedule", "TooManyBatches", "add_decodes", "new_ones", "run_length"]
 
 #: Most batches a schedule may hold, repetitions counted.
 MAX_BATCHES = 10**7
 #: Most entries of a schedule that is kept to be compared with others.
 COMPARED = 10_000
+
+
+class TooManyBatches(InputError):
+    """A schedule would have more batches than any may hold."""
+
+    def __init__(
+        self,
+        problem: str = f"needs more than {MAX_BATCHES} batches, the most a schedule may hold",
+        *,
+        field: str | None = None,
+        source: str | None = None,
+    ):
+        super().__init__(problem, field=field, source=source)
+
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 

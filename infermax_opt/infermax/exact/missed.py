@@ -3,7 +3,8 @@
 A TPOT may be kept by making the first token later, so a batch may start later than it could.  Choose who
 promises to keep all limits; nobody else has any (`infermax_opt.infermax.exact.promises`).  Sets are tried
 from those on that cost least to miss.  The first one whose limits can be kept is an optimum; until one is
-found, what misses at the next one is a lower bound.
+found, what misses at the next one is a lower bound.  The objective may be a multiple of that weight, or its
+ratio to a limit: both rise with it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["missed_applies", "missed_search"]
 
 
 def missed_applies(instance: Instance) -> bool:
-    """Whether the objective is the weight of requests that miss a limit, and these are few."""
+    """Whether the objective goes by the weight of requests that miss a limit alone, and these are few."""
     return instance.objective.metrics == (Metric.MISSED,) and len(instance.requests) <= MAX_PROMISED
 
 
@@ -45,8 +46,8 @@ def missed_search(
     floor, schedule, termination = Fraction(0), None, Termination.OPTIMAL
     try:
         for missed, kept in _sets(instance):
-            floor = missed
-            if upper is not None and missed >= upper:
+            floor = instance.objective.value({Metric.MISSED: missed}.__getitem__)
+            if upper is not None and floor >= upper:
                 floor = upper  # nothing is better than what is known
                 break
             promised = {k: promises[k] for k in kept}

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import BatchFeatures
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.latencies import Latencies
 from infermax_opt.infermax.data.release import NEVER, derived_arrivals
-from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, TooManyBatches
 from infermax_opt.infermax.replay.machine import Machine
 from infermax_opt.infermax.replay.rules import Rule, Violation, before_arrival
 
@@ -90,7 +89,7 @@ class Replay:
 def check_length(schedule: Schedule) -> None:
     """Raise `InputError` where a schedule has more batches than `MAX_BATCHES`."""
     if schedule.length > MAX_BATCHES:
-        raise InputError(
+        raise TooManyBatches(
             f"{schedule.length} batches, repetitions counted; the most is {MAX_BATCHES}",
             field="batches",
         )

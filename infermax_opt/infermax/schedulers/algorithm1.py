@@ -17,7 +17,7 @@ from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Coefficients
 from infermax_opt.infermax.data.instance import Instance, Request
 from infermax_opt.infermax.data.release import refuse_release
-from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, TooManyBatches
 from infermax_opt.infermax.schedulers import _algorithm1_loop as _loop
 from infermax_opt.infermax.schedulers._knowledge import promised_dates, quality_orders
 from infermax_opt.infermax.schedulers._state import (
@@ -208,7 +208,7 @@ def _run(
 ) -> Schedule:
     finished, *entries = loop(*_input(instance, options, limits, integers, floats))
     if not finished:
-        raise InputError(f"needs more than {MAX_BATCHES} batches, the most a schedule may hold")
+        raise TooManyBatches
     return Schedule(instance.name, _batches(instance.requests, *entries))
 
 

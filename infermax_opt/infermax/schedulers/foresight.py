@@ -22,10 +22,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import BatchFeatures, prefill_work
 from infermax_opt.infermax.data.instance import Instance, Request
-from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, TooManyBatches
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +65,7 @@ def foresight_schedule(instance: Instance, order: Order) -> Schedule:
     while run.coming or run.waiting or run.running:
         run.proceed()
         if run.length > MAX_BATCHES:
-            raise InputError(f"needs more than {MAX_BATCHES} batches, the most a schedule may hold")
+            raise TooManyBatches
     return Schedule(instance.name, tuple(run.batches))
 
 

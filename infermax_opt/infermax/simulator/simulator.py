@@ -15,7 +15,7 @@ from infermax_opt.files.fields import shown
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, System
 from infermax_opt.infermax.data.intervals import refuse_intervals
-from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, TooManyBatches
 from infermax_opt.infermax.replay.machine import Machine, Step
 from infermax_opt.infermax.replay.plain import tick_unit
 from infermax_opt.infermax.replay.rules import Violation, before_arrival
@@ -206,7 +206,7 @@ class Simulator:
     def _step(self, entry: Batch, opens: bool) -> None:
         machine = self._machine
         if machine.position >= MAX_BATCHES:
-            raise InputError(f"needs more than {MAX_BATCHES} batches, the most a schedule may hold")
+            raise TooManyBatches
         step = machine.examine(entry, opens)
         began = self._tick(entry) if opens and entry.start is not None else self._ticks
         self._check(step, began)

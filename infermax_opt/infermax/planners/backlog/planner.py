@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infermax_opt.core.compiled import compiled
-from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Extra, prefill_work
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.data.schedule import Schedule, TooManyBatches
 from infermax_opt.infermax.planners.backlog import _kernel
 from infermax_opt.infermax.planners.backlog._kernel import Chunks, Columns, Forecast, Ways
 from infermax_opt.infermax.planners.moments import passed
@@ -32,7 +31,6 @@ from infermax_opt.infermax.planners.plan._options import (
     PlannerOptions,
     filled_batches,
     knees,
-    longest_output,
     rules_of,
 )
 from infermax_opt.infermax.planners.plan._placement import expected_horizon
@@ -137,7 +135,7 @@ def backlog_plan(instance: Instance, options: BacklogOptions | None = None, *, s
     """
     found = _Work(instance).run(options or BacklogOptions(), seed)
     if found.batches < 0:
-        raise InputError(f"the plan needs more than {MAX_BATCHES} batches")
+        raise TooManyBatches(f"the plan needs more than {MAX_BATCHES} batches")
     return batches_of(instance, found.plan())
 
 
@@ -268,7 +266,7 @@ class _Work:
 
         requests = instance.requests
         self.instance = instance
-        self.rules = rules_of(instance, PlannerOptions(), longest_output(instance))
+        self.rules = rules_of(instance, PlannerOptions())
         self.inputs = np.array([r.input_tokens for r in requests], np.int64)
         self.outputs = np.array([r.output_tokens for r in requests], np.int64)
         inputs, outputs = self.inputs.astype(np.float64), self.outputs.astype(np.float64)

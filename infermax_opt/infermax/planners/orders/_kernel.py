@@ -65,7 +65,7 @@ def follow(
         while True:
             if max(t, reach) + columns.longest >= len(profiles.kv):
                 return -1, reach, work
-            if fit(rules, profiles, trial, t, inputs, outputs, width, False) == outputs:
+            if fit(rules, profiles, trial, t, inputs, outputs, width):
                 break
             t += 1
         commit(rules, profiles, trial, t, inputs, outputs)

@@ -26,7 +26,6 @@ from infermax_opt.infermax.planners.plan._options import (
     EarlyWay,
     PlannerOptions,
     decide,
-    longest_output,
     rules_of,
     widths_of,
 )
@@ -248,7 +247,7 @@ class _Search:
 
         self.instance, self.rng = instance, np.random.default_rng(seed)
         integers = functools.partial(np.array, dtype=np.int64)
-        self.rules = rules_of(instance, options, longest_output(instance))
+        self.rules = rules_of(instance, options)
         self.horizon = min(expected_horizon(instance, self.rules), MAX_BATCHES)
         self.made = early.tokens if early else [0] * len(instance.requests)
         self.width = whole_refills(widths_of(instance, options), self.made)

@@ -20,11 +20,9 @@ __all__ = ["HELPERS", "Jobs", "plan_loop"]
 class Jobs(NamedTuple):
     """Columns per request, and the queue.
 
-    `inputs`, `outputs`: tokens to prefill and to generate, of what is left of a request cut in
-    two.  `width`: most tokens of a chunk.  `kind`: number of its (I, O) type; -1 once cut.
-    `after`: the queue; its last entry is the head.  `retry`: per type, the batch before which no
-    attempt can succeed.  `ready`: first batch in which a cut request may go on.  `start`: batch in
-    which the request was placed last.
+    `inputs`, `outputs`: tokens to prefill and to generate.  `width`: most tokens of a chunk.  `kind`:
+    number of its (I, O) type.  `after`: the queue; its last entry is the head.  `retry`: per type, the
+    batch before which no attempt can succeed.  `start`: batch in which the request was placed.
     """
 
     inputs: Any
@@ -33,7 +31,6 @@ class Jobs(NamedTuple):
     kind: Any
     after: Any
     retry: Any
-    ready: Any
     start: Any
 
 
@@ -42,33 +39,8 @@ def area(inputs: Any, outputs: Any) -> Any:
     return outputs * inputs + outputs * (outputs - 1) // 2
 
 
-def release(jobs: Any, waiting: Any, t: Any) -> None:
-    """Move the cut requests that may go on in batch t to the head of the queue."""
-    head = len(jobs.after) - 1
-    k = 0
-    while k < len(waiting):
-        i = waiting[k]
-        if jobs.ready[i] <= t:
-            jobs.after[i] = jobs.after[head]
-            jobs.after[head] = i
-            waiting[k] = waiting[-1]
-            waiting.pop()
-        else:
-            k += 1
-
-
-def merit(rules: Any, inputs: Any, outputs: Any, got: Any) -> Any:
-    """How much a request is wanted of which `got` tokens fit: its peak KV, the least if cut; or 0."""
-    if got == outputs:
-        return 1 + inputs + outputs
-    refill = inputs + got
-    if got < 2 or rules.worth <= 0.0 or area(inputs, got) <= rules.worth * refill:
-        return 0
-    return 1 if rules.chunked or refill <= min(rules.prefill, rules.tokens) else 0
-
-
 def choose(rules: Any, jobs: Any, profiles: Any, trial: Any, t: Any) -> Any:
-    """Request to start in batch t, and the one ahead of it in the queue; or -1."""
+    """Request to start in batch t, of those compared that of the largest KV; the one ahead of it; or -1."""
     n = len(jobs.inputs)
     failed = walked = compared = 0
     best, best_ahead, most = -1, n, 0
@@ -79,20 +51,17 @@ def choose(rules: Any, jobs: Any, profiles: Any, trial: Any, t: Any) -> Any:
             break
         walked += 1
         kind = jobs.kind[i]
-        if kind < 0 or jobs.retry[kind] <= t:
+        if jobs.retry[kind] <= t:
             inputs, outputs = jobs.inputs[i], jobs.outputs[i]
-            got = fit(rules, profiles, trial, t, inputs, outputs, jobs.width[i], kind < 0)
-            value = merit(rules, inputs, outputs, got)
-            if value > most:
-                best, best_ahead, most = i, ahead, value
-            if value > 0:
+            if fit(rules, profiles, trial, t, inputs, outputs, jobs.width[i]):
                 compared += 1
+                if inputs + outputs > most:
+                    best, best_ahead, most = i, ahead, inputs + outputs
             else:
                 failed += 1
-                if kind >= 0:
-                    # Starting later it holds one token less per batch where it did not fit.
-                    wait = min(trial.count[SHORT], trial.count[END] - trial.count[FIRST])
-                    jobs.retry[kind] = t + max(1, wait)
+                # Starting later it holds one token less per batch where it did not fit.
+                wait = min(trial.count[SHORT], trial.count[END] - trial.count[FIRST])
+                jobs.retry[kind] = t + max(1, wait)
         ahead = i
     return best, best_ahead
 
@@ -100,7 +69,7 @@ def choose(rules: Any, jobs: Any, profiles: Any, trial: Any, t: Any) -> Any:
 def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any, least: Any) -> Any:
     """Place every request.
 
-    Long on purpose: it grows seven lists, to which numba counts references wherever they are passed.
+    Long on purpose: it grows lists, to which numba counts references wherever they are passed.
 
     Parameters
     ----------
@@ -119,15 +88,10 @@ def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any, least
         Estimate of the makespan (without hybrid batching as if prompts were packed perfectly).
     time, request, chunk : list of int
         Prefill chunks.
-    cut_time, cut_request : list of int
-        Batches at whose start a request is evicted.
     """
     time = [0 for _ in range(0)]
     request = [0 for _ in range(0)]
     chunk = [0 for _ in range(0)]
-    cut_time = [0 for _ in range(0)]
-    cut_request = [0 for _ in range(0)]
-    waiting = [0 for _ in range(0)]
     n = len(jobs.inputs)
     left = n
     started = work = reads = 0.0
@@ -136,20 +100,19 @@ def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any, least
     for i in range(n):
         longest = max(longest, jobs.inputs[i] + jobs.outputs[i] + rules.group)
     while left > 0:
-        release(jobs, waiting, t)
         room = rules.gather <= 0 or rules.capacity - profiles.kv[t] >= rules.gather
         while reach <= t or (t % rules.every == 0 and room and started <= rules.capacity * (t + rules.slack)):
             # No request reaches farther than this, even if it waits for room between its chunks.
             if max(reach, t) + longest >= len(profiles.kv):
-                return -1, 0.0, time, request, chunk, cut_time, cut_request
+                return -1, 0.0, time, request, chunk
             if rules.hybrid and profiles.tokens[t] >= rules.tokens:
                 break
             i, ahead = choose(rules, jobs, profiles, trial, t)
             if i < 0:
                 break
-            inputs = jobs.inputs[i]
-            got = fit(rules, profiles, trial, t, inputs, jobs.outputs[i], jobs.width[i], jobs.kind[i] < 0)
-            commit(rules, profiles, trial, t, inputs, got)
+            inputs, outputs = jobs.inputs[i], jobs.outputs[i]
+            fit(rules, profiles, trial, t, inputs, outputs, jobs.width[i])
+            commit(rules, profiles, trial, t, inputs, outputs)
             jobs.start[i] = t
             cached = 0
             for k in range(trial.count[CHUNKS]):
@@ -160,20 +123,11 @@ def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any, least
                     work += prefill_work(0, trial.chunk[k], cached)
             if rules.exact:
                 work += prefill_work(1, inputs, 0)
-            reads += area(inputs, got - 1)
-            started += area(inputs, got)
+            reads += area(inputs, outputs - 1)
+            started += area(inputs, outputs)
             reach = max(reach, trial.count[END])
             jobs.after[ahead] = jobs.after[i]
-            if got == jobs.outputs[i]:
-                left -= 1
-            else:
-                cut_time.append(trial.count[END])
-                cut_request.append(i)
-                jobs.inputs[i] += got
-                jobs.outputs[i] -= got
-                jobs.kind[i] = -1
-                jobs.ready[i] = trial.count[END] + 1
-                waiting.append(i)
+            left -= 1
         t += 1
     if not rules.hybrid and rules.chunked and not rules.exact:
         # Prompts between two decode batches are spread over all the batches that they take.
@@ -183,7 +137,7 @@ def plan_loop(rules: Any, jobs: Any, profiles: Any, trial: Any, cost: Any, least
             parts = best_parts(rules, chunk[k], -(-profiles.prefill[time[k]] // budget))
             work += chunk[k] * (chunk[k] / parts + rules.prefix * (parts - 1) / 2)
     seconds = estimate(rules, profiles, cost, reach, reads, work)
-    return reach, seconds, time, request, chunk, cut_time, cut_request
+    return reach, seconds, time, request, chunk
 
 
 def estimate(rules: Any, profiles: Any, cost: Any, batches: Any, reads: Any, work: Any) -> Any:
@@ -214,6 +168,6 @@ def estimate(rules: Any, profiles: Any, cost: Any, batches: Any, reads: Any, wor
 
 HELPERS = (
     batch_time, prefill_work, *_planner_profile.HELPERS,
-    area, release, merit, choose, estimate,
+    area, choose, estimate,
 )  # fmt: skip
 """What `plan_loop` calls, callees first."""

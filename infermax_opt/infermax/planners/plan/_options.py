@@ -100,9 +100,6 @@ class PlannerOptions:
     room : float
         0: the ages of early starts are those of the steady state.  Otherwise they are chosen so that they
         take such a share of the KV that is free in the first batches of a plan without; see `tokens_beside`.
-    evict : float
-        0: never.  Otherwise a request is cut in two where it fits for a while only and the KV area
-        gained is worth so many times the refill.
     pilot : float
         0: the order is that of the priorities.  Otherwise every type of request is tried next, and
         the one taken that holds the most KV over so many batches, relative to the longest output;
@@ -129,12 +126,11 @@ class PlannerOptions:
     early: float = 0.0
     young: float = 1.0
     room: float = 0.0
-    evict: float = 0.0
     pilot: float = 0.0
 
     def in_order(self) -> PlannerOptions:
         """The same where each request starts as soon as it fits, and none before its predecessor."""
-        plain = replace(self, early=0.0, room=0.0, evict=0.0, pilot=0.0)
+        plain = replace(self, early=0.0, room=0.0, pilot=0.0)
         return replace(plain, window=1, walk=1, choice=1, slack=AHEAD, backwards=True)
 
     def with_early(self, way: EarlyWay) -> PlannerOptions:
@@ -174,7 +170,7 @@ def decide(
         raise ArrivalsError("the planner takes requests that are all there from the start", field="requests")
     most_output = longest_output(instance)
     width = widths_of(instance, options)
-    rules = rules_of(instance, options, most_output)
+    rules = rules_of(instance, options)
     if order is None:
         priority = _priorities(instance, options, seed)
         if options.pilot > 0:
@@ -306,7 +302,8 @@ def _gathered(instance: Instance, options: PlannerOptions, tokens: int) -> tuple
     return free, each * max(1, round(free / each), round(GROUP_ROOM * options.alike))
 
 
-def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> Rules:
+def rules_of(instance: Instance, options: PlannerOptions) -> Rules:
+    """What the planner's loop goes by."""
     system, policy, requests = instance.system, instance.policy, instance.requests
     tokens = system.max_batch_tokens
     if policy.chunked_prefill:
@@ -315,11 +312,6 @@ def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> R
     peak = max(system.held(r.peak_kv) for r in requests)
     reserve = round(options.reserve * (instance.output_tokens - len(requests)) / batches)
     cost = instance.cost.floats
-    # One token of KV for one batch is worth alpha / M; a token refilled costs beta.
-    worth = options.evict * cost.beta[0] * system.kv_capacity / max(cost.alpha[0], 1e-12)
-    # A refill needs batches of two prefill tokens (`next_chunk`) and must not look like a decode.
-    cuts = policy.preemption and policy.hybrid_batching and not options.backwards
-    cuts = cuts and min(tokens, system.max_prefill_tokens) > 1
     grouped = options.backwards and policy.hybrid_batching and cost.p0 > 0
     grouped = grouped and instance.output_tokens <= MAX_NAMED
     gather, most = _gathered(instance, options, tokens)
@@ -341,7 +333,6 @@ def rules_of(instance: Instance, options: PlannerOptions, most_output: int) -> R
         gather=gather,
         round=most,
         group=max(1, options.group) if grouped else 1,
-        slack=float(options.slack * most_output),
-        worth=float(worth) if cuts else 0.0,
+        slack=float(options.slack * longest_output(instance)),
         prefix=instance.cost.extra_ticks.p2 / instance.cost.ticks.p1 if instance.cost.ticks.p1 else 0.0,
     )

@@ -32,7 +32,7 @@ class Kinds(NamedTuple):
 def start(rules: Any, kinds: Any, profiles: Any, trial: Any, t: Any, k: Any) -> Any:
     """Start a request of type k in batch t, if it fits; whether it does."""
     inputs, outputs = kinds.inputs[k], kinds.outputs[k]
-    if fit(rules, profiles, trial, t, inputs, outputs, kinds.width[k], False) < outputs:
+    if not fit(rules, profiles, trial, t, inputs, outputs, kinds.width[k]):
         return False
     commit(rules, profiles, trial, t, inputs, outputs)
     kinds.left[k] -= 1

@@ -1,16 +1,15 @@
-"""Requests placed by the planner's loop: columns in, chunks and cuts out."""
+"""Requests placed by the planner's loop: columns in, chunks and early evictions out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.cost import Coefficients, batch_time
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import MAX_BATCHES
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, TooManyBatches
 from infermax_opt.infermax.planners.plan._early_evictions import Early, attention, occupy
 from infermax_opt.infermax.planners.plan._kernel import Jobs, area
 from infermax_opt.infermax.planners.plan._profile import Profiles, Rules, Trial
@@ -48,12 +47,12 @@ class Placement:
         Estimated makespan.
     time, request, chunk : list of int
         Prefill chunks.
-    cut_time, cut_request : list of int
-        Batches at whose start a request is evicted.
     start : column of int
-        Batch, per request, in which it was placed (last, where it was cut).
+        Batch, per request, in which it was placed.
     made : sequence of int
         Tokens, per request, made before an early eviction; 0 for the others.
+    cuts : list of (time, request)
+        Early evictions: the batch at whose start, and who.
     """
 
     profiles: Profiles
@@ -62,10 +61,9 @@ class Placement:
     time: list[int]
     request: list[int]
     chunk: list[int]
-    cut_time: list[int]
-    cut_request: list[int]
     start: Any
     made: Sequence[int]
+    cuts: list[tuple[int, int]] = field(default_factory=list)
 
     def decodes(self, hybrid: bool) -> list[bool]:
         """Whether a request decodes, per batch; prefills share its tokens only if `hybrid`."""
@@ -96,17 +94,13 @@ def place(
         if early:
             occupy(instance, early, profiles)
         trial = Trial(kernels.zeros(longest), kernels.zeros(longest), kernels.zeros(4))
-        batches, seconds, time, request, chunk, cut_time, cut_request = kernels.loop(
-            rules, jobs, profiles, trial, cost, least
-        )
+        batches, seconds, time, request, chunk = kernels.loop(rules, jobs, profiles, trial, cost, least)
         if batches > MAX_BATCHES or (batches < 0 and horizon == limit):
-            raise InputError(f"needs more than {MAX_BATCHES} batches, the most a schedule may hold")
+            raise TooManyBatches
         if batches >= 0:
             break
         horizon *= 2
-    placed = Placement(
-        profiles, batches, seconds, time, request, chunk, cut_time, cut_request, jobs.start, made
-    )
+    placed = Placement(profiles, batches, seconds, time, request, chunk, jobs.start, made)
     if early:
         placed.seconds += attention(instance, early)
         _add_early_starts(instance, placed)
@@ -132,7 +126,7 @@ def _jobs(
         queue[i] = following
     return Jobs(
         integers(inputs), integers(outputs), integers(width), integers(kinds), integers(queue),
-        zeros(len(numbers)), zeros(n), zeros(n),
+        zeros(len(numbers)), zeros(n),
     )  # fmt: skip
 
 
@@ -144,10 +138,9 @@ def _add_early_starts(instance: Instance, placed: Placement) -> None:
             placed.time.append(last)
             placed.request.append(i)
             placed.chunk.append(instance.requests[i].input_tokens)
-            placed.cut_time.append(last - tokens)
-            placed.cut_request.append(i)
+            placed.cuts.append((last - tokens, i))
     # A batch that only evicts takes its time, too.
-    empty = {u for u in placed.cut_time if placed.profiles.tokens[u] == 0}
+    empty = {u for u, _ in placed.cuts if placed.profiles.tokens[u] == 0}
     placed.seconds += len(empty) * batch_time(*instance.cost.floats, 0, 0, 0, 0, 0)
 
 

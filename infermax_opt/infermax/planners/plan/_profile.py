@@ -45,7 +45,6 @@ class Rules(NamedTuple):
     `reserve`: tokens of a batch that chunks leave to decodes, where that is planned before them.
     `window`, `walk`, `choice`: requests that may fail, be looked at and be compared per batch.
     `slack`: batches by which the KV area of the requests placed may run ahead of the clock.
-    `worth`: least KV area gained per token refilled for which a request is cut in two; 0 cuts none.
     `prefix`: what a chunk pays for each token cached before it, in units of attention work.
     `every`: batches between two in which requests start.  `gather`: KV that has to be free before prompts
     are processed; `round`: most tokens of these then; 0 for no such rule.  `group`: batches between two in
@@ -70,7 +69,6 @@ class Rules(NamedTuple):
     round: int
     group: int
     slack: float
-    worth: float
     prefix: float
 
 
@@ -111,20 +109,14 @@ def fits(rules: Any, profiles: Any, trial: Any, u: Any, need: Any) -> Any:
     return profiles.running[u] < rules.running
 
 
-def next_chunk(rules: Any, profiles: Any, u: Any, left: Any, width: Any, refill: Any) -> Any:
+def next_chunk(rules: Any, profiles: Any, u: Any, left: Any, width: Any) -> Any:
     """Tokens of a prompt with `left` to go that batch u takes; 0 where it has no room."""
     room = min(rules.tokens - profiles.tokens[u], rules.prefill - profiles.prefill[u])
     if rules.chunked or profiles.prefill[u] > 0:
         room = min(room, rules.tokens - rules.reserve - profiles.prefill[u])
     if not rules.chunked:
         return left if left <= room else 0
-    if not refill:
-        return max(min(left, width, room), 0)
-    chunk = min(left, max(width, 2), room)
-    if left - chunk == 1:
-        # One token short of its next one a refill counts as a decode, which would not wait.
-        chunk -= 1
-    return max(chunk, 0)
+    return max(min(left, width, room), 0)
 
 
 def note(trial: Any, u: Any, chunk: Any) -> None:
@@ -148,10 +140,8 @@ def overflows(rules: Any, profiles: Any, t: Any, inputs: Any) -> Any:
     return rules.round > 0 and before > 0 and before + inputs > rules.round
 
 
-def fit(
-    rules: Any, profiles: Any, trial: Any, t: Any, inputs: Any, outputs: Any, width: Any, refill: Any
-) -> Any:
-    """Try a request in batch t: output tokens until a limit stops it (all, if none does), or 0.
+def fit(rules: Any, profiles: Any, trial: Any, t: Any, inputs: Any, outputs: Any, width: Any) -> Any:
+    """Whether a request that starts in batch t breaks no limit.
 
     Long on purpose: it runs for each try, and its steps share where the request has got to.
     """
@@ -160,16 +150,16 @@ def fit(
     count[FIRST] = count[END] = u = t
     count[SHORT] = 1
     if overflows(rules, profiles, t, inputs):
-        return 0
+        return False
     if not rules.hybrid and outputs == 1:
         # It is done before the batch, which counts it nevertheless: a little too strict.
         note(trial, t, inputs)
         count[END] = t + 1
-        return 1 if fits(rules, profiles, trial, t, inputs) else 0
+        return fits(rules, profiles, trial, t, inputs)
     if rules.backwards:
         for k in range(outputs - 1, 0, -1):
             if not fits(rules, profiles, trial, u, inputs + k) or profiles.tokens[u] >= rules.tokens:
-                return 0
+                return False
             u += 1
         count[FIRST] = u
     if not rules.hybrid:
@@ -179,14 +169,14 @@ def fit(
         while left > 0:
             idle = left == inputs and rules.group > 1 and u % rules.group > 0 and outputs > 1
             if left == inputs and outputs == 1 and u % rules.group > 0:
-                return 0
-            chunk = 0 if idle else next_chunk(rules, profiles, u, left, width, refill)
+                return False
+            chunk = 0 if idle else next_chunk(rules, profiles, u, left, width)
             if chunk == 0 and left == inputs and not idle:
-                return 0
+                return False
             if chunk > 0:
                 note(trial, u, chunk)
             if not fits(rules, profiles, trial, u, left if rules.backwards else inputs - left + chunk):
-                return 0
+                return False
             left -= chunk
             u += 1
     if not rules.backwards:
@@ -194,14 +184,14 @@ def fit(
         for k in range(1, outputs):
             if not fits(rules, profiles, trial, u, inputs + k) or profiles.tokens[u] >= rules.tokens:
                 count[END] = u
-                return k
+                return False
             u += 1
     count[END] = u
-    return outputs
+    return True
 
 
 def commit(rules: Any, profiles: Any, trial: Any, t: Any, inputs: Any, outputs: Any) -> None:
-    """Write the request that `fit` tried in batch t, up to `outputs` tokens, into the profiles.
+    """Write the request that `fit` tried in batch t into the profiles.
 
     Long on purpose: it mirrors `fit` step by step.
     """

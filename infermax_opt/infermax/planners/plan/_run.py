@@ -44,8 +44,9 @@ class Plan:
         Whether a request decodes, per batch.
     chunks : sequence of (time, request, tokens)
     cuts : sequence of (time, request)
+        Early evictions: the batch at whose start, and who.
     start : sequence of int
-        Batch, per request, in which it was placed (last, where it was cut).
+        Batch, per request, in which it was placed.
     made : sequence of int
         Tokens, per request, made before an early eviction (see `Early`); 0 for the others.
     held : sequence of int
@@ -134,7 +135,7 @@ def _run(
     return Plan(
         rules, int(placed.batches), float(placed.seconds) - saved, decodes,
         list(zip(placed.time, placed.request, placed.chunk, strict=True)),
-        list(zip(placed.cut_time, placed.cut_request, strict=True)),
+        placed.cuts,
         list(placed.start), placed.made, placed.profiles.kv[: placed.batches], regrouped,
     )  # fmt: skip
 

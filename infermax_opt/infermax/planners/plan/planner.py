@@ -4,8 +4,7 @@ A schedule of J batches costs at least alpha J plus work that is nearly the same
 schedule.  J is bounded by the KV area (sum of what is held) over M and by the tokens over C, so
 a good plan keeps the KV full, or every batch, from the first batch to the last:
 
-- A request starts only where its whole life fits beside those placed before; nothing is evicted
-  unless that pays (`PlannerOptions.evict`).
+- A request starts only where its whole life fits beside those placed before.
 - Plans are made *backwards* as a rule: from the end a request sheds KV instead of growing, so
   whatever fits now fits for good, and there is always something that fits exactly now.
 - Every batch with prefill pays p0, so prompts are processed together, before they are needed; a

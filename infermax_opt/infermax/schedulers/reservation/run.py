@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.data.instance import Instance
-from infermax_opt.infermax.data.schedule import MAX_BATCHES, Schedule, run_length
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Schedule, TooManyBatches, run_length
 from infermax_opt.infermax.schedulers.reservation.coupled import Coupled
 from infermax_opt.infermax.schedulers.reservation.decoupled import Decoupled
 from infermax_opt.infermax.schedulers.reservation.job import Job
@@ -65,7 +64,7 @@ def reservation_run(instance: Instance, options: ReservationOptions) -> Reservat
             policy.leave(job)
             failed += job.failed
         if machine.length > MAX_BATCHES:
-            raise InputError(f"needs more than {MAX_BATCHES} batches, the most a schedule may hold")
+            raise TooManyBatches
     area = machine.busy * instance.system.kv_capacity
     return ReservationRun(
         Schedule(instance.name, run_length(machine.batches)),

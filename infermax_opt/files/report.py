@@ -288,7 +288,7 @@ def bounds_text(instance: AnyInstance, bounds: Sequence[LowerBound]) -> str:
     machines = problem_of(instance).scoring.machines(instance)
     lines += [f"lower bounds, best first: no schedule does better{f' on {machines}' if machines else ''}"]
     if not bounds:
-        return "\n".join([*lines, f"  {UNKNOWN}"])
+        return "\n".join([*lines, "  none is known for this objective with these requests and limits"])
     lines += aligned(
         (amount(instance, b.value, lower_rounding()), b.source, b.proof.value, b.reason or "") for b in bounds
     )

@@ -199,27 +199,27 @@ def plan_to_json(
         ],
         "split": options.split and _asked_apart(options.split),
         "machines": [_machine(kind) for kind in _types(rows, options).values()],
-        "rows": [
-            {
-                **_values(row),
-                "output_tokens": row.output_tokens,
-                **certificates.get(k, Proofs())._asdict(),
-                "policies": dict(row.policies),
-                "attained": _attained(row),
-                "hours_question_sha256": _question(None if row.scaled is None else row.scaled.certificate),
-                "windows": _windows(row.windows),
-                "windows_question_sha256": _question(
-                    None if row.windows is None else row.windows.certificate
-                ),
-                "split_tried": _tried_apart(row.split),
-                "impossible": row.impossible,
-            }
-            for k, row in enumerate(rows)
-        ],
+        "rows": [_row(row, certificates.get(k, Proofs())) for k, row in enumerate(rows)],
         "mixes": [mix_to_json(rate, mix, rows) for rate, mix in plan.mixes],
         "sustained": [_sustained(name, one) for name, one in plan.sustained],
         "online_knows": known_ahead(plan),
         "stopped": plan.stopped,
+    }
+
+
+def _row(row: PlanRow, proofs: Proofs) -> dict[str, Any]:
+    hours, windows = row.scaled, row.windows
+    return {
+        **_values(row),
+        "output_tokens": row.output_tokens,
+        **proofs._asdict(),
+        "policies": dict(row.policies),
+        "attained": _attained(row),
+        "hours_question_sha256": _question(None if hours is None else hours.certificate),
+        "windows": _windows(windows),
+        "windows_question_sha256": _question(None if windows is None else windows.certificate),
+        "split_tried": _tried_apart(row.split),
+        "impossible": row.impossible,
     }
 
 

@@ -335,3 +335,16 @@ def test_what_cannot_be_asked_is_refused_from_python_too(trace: str) -> None:
     ]:
         with pytest.raises(InputError, match=problem):
             plan(some, machines, rates, options)
+
+
+def test_machine_hours_have_proofs_for_the_whole_trace_and_by_windows(trace: str) -> None:
+    asked = (
+        "--ttft 0.5 --schedulers sarathi --start-up 1 --min-stay 2 --windows 2 --certificates proofs --json"
+    )
+    done = run(trace, "--format", "vidur", "--machines", PROFILE, *asked.split())
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(done.stdout)["rows"]
+    for kind in ("hours", "windows"):
+        proof = json.loads(Path(f"proofs/{PROFILE}-rate1-{kind}.json").read_text())
+        assert proof["question"] == row[f"{kind}_question_sha256"]
+    assert row["hours_question_sha256"] != row["windows_question_sha256"]

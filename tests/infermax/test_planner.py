@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infermax_opt.core.errors import InputError
 from infermax_opt.infermax.bounds import closed_form_bounds
 from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
-from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
+from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule, TooManyBatches
 from infermax_opt.infermax.data.suites import paper_cost
 from infermax_opt.infermax.heuristics import run_scheduler, scheduler_names
 from infermax_opt.infermax.planners.plan import _placement, planner
@@ -325,7 +324,7 @@ def test_plans_beyond_the_limit_of_batches_are_refused(monkeypatch: pytest.Monke
         monkeypatch.setattr(module, "MAX_BATCHES", 20_000)
     fits = make((1, 19_000), kv_capacity=10**8)
     assert value(fits, plan(fits)) > 0
-    with pytest.raises(InputError, match="more than 20000 batches"):
+    with pytest.raises(TooManyBatches, match="batches, the most a schedule may hold"):
         plan(make((1, 20_002), kv_capacity=10**8))
 
 

@@ -16,6 +16,7 @@ from infermax_opt import read_instance
 from infermax_opt.api import bound, solve, verify
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import Proof
+from infermax_opt.files.report import bounds_text
 from infermax_opt.infermax import verify as verifying
 from infermax_opt.infermax.bounds.attainment import attainment_bounds
 from infermax_opt.infermax.bounds.closed_form import closed_form_bounds
@@ -269,3 +270,8 @@ def test_a_certified_bound_of_a_loop_with_many_batches_is_verified(monkeypatch: 
     monkeypatch.setattr(verifying, "MAX_OWN_BATCHES", 1)
     assert verifying.longest_each(of) == verifying.longest_each(of.relaxed) == 8
     assert verify(of, result).ok
+
+
+def test_a_lack_of_bounds_is_told() -> None:
+    lonely = replace(LOOP, objective=Objective.of("p50_e2e"))
+    assert bounds_text(lonely, bound(lonely, time_limit=0.1)).endswith("with these requests and limits")

@@ -128,10 +128,10 @@ def test_schedules_of_more_requests_are_polished(instance: Instance, name: str) 
 @given(
     instance=instances(arrivals=False, max_requests=12, max_tokens=30),
     backwards=st.booleans(),
-    evict=st.sampled_from([0.0, 0.1]),
+    early=st.sampled_from([0.0, 1.0]),
 )
-def test_plans_are_polished(instance: Instance, backwards: bool, evict: float) -> None:
-    check(instance, plan(instance, PlannerOptions(backwards=backwards, evict=evict, slack=50.0)))
+def test_plans_are_polished(instance: Instance, backwards: bool, early: float) -> None:
+    check(instance, plan(instance, PlannerOptions(backwards=backwards, early=early, slack=50.0)))
 
 
 @SOME

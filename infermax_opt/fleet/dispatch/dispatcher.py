@@ -219,7 +219,7 @@ class Dispatcher:
         _, counted = self._run(machines, way, refused, among)
         sizes = int(counted[state.BATCHES]), int(counted[state.ENTRIES])
         if sizes[0] > MAX_BATCHES:
-            raise TooManyBatches
+            raise TooManyBatches.than(MAX_BATCHES)
         log = self._log(*sizes)
         self._run(machines, way, refused, among, log)
         requests, name = self.question.workload.requests, self.question.workload.name

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
+from typing import Self
 
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import read_whole, to_fraction
@@ -22,14 +23,10 @@ COMPARED = 10_000
 class TooManyBatches(InputError):
     """A schedule would have more batches than any may hold."""
 
-    def __init__(
-        self,
-        problem: str = f"needs more than {MAX_BATCHES} batches, the most a schedule may hold",
-        *,
-        field: str | None = None,
-        source: str | None = None,
-    ):
-        super().__init__(problem, field=field, source=source)
+    @classmethod
+    def than(cls, most: int) -> Self:
+        """The error where it would have more than so many."""
+        return cls(f"needs more than {most} batches, the most a schedule may hold")
 
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})

@@ -208,7 +208,7 @@ def _run(
 ) -> Schedule:
     finished, *entries = loop(*_input(instance, options, limits, integers, floats))
     if not finished:
-        raise TooManyBatches
+        raise TooManyBatches.than(MAX_BATCHES)
     return Schedule(instance.name, _batches(instance.requests, *entries))
 
 

@@ -65,7 +65,7 @@ def foresight_schedule(instance: Instance, order: Order) -> Schedule:
     while run.coming or run.waiting or run.running:
         run.proceed()
         if run.length > MAX_BATCHES:
-            raise TooManyBatches
+            raise TooManyBatches.than(MAX_BATCHES)
     return Schedule(instance.name, tuple(run.batches))
 
 

@@ -206,7 +206,7 @@ class Simulator:
     def _step(self, entry: Batch, opens: bool) -> None:
         machine = self._machine
         if machine.position >= MAX_BATCHES:
-            raise TooManyBatches
+            raise TooManyBatches.than(MAX_BATCHES)
         step = machine.examine(entry, opens)
         began = self._tick(entry) if opens and entry.start is not None else self._ticks
         self._check(step, began)

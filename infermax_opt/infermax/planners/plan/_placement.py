@@ -96,7 +96,7 @@ def place(
         trial = Trial(kernels.zeros(longest), kernels.zeros(longest), kernels.zeros(4))
         batches, seconds, time, request, chunk = kernels.loop(rules, jobs, profiles, trial, cost, least)
         if batches > MAX_BATCHES or (batches < 0 and horizon == limit):
-            raise TooManyBatches
+            raise TooManyBatches.than(MAX_BATCHES)
         if batches >= 0:
             break
         horizon *= 2

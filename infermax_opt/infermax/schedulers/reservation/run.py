@@ -64,7 +64,7 @@ def reservation_run(instance: Instance, options: ReservationOptions) -> Reservat
             policy.leave(job)
             failed += job.failed
         if machine.length > MAX_BATCHES:
-            raise TooManyBatches
+            raise TooManyBatches.than(MAX_BATCHES)
     area = machine.busy * instance.system.kv_capacity
     return ReservationRun(
         Schedule(instance.name, run_length(machine.batches)),

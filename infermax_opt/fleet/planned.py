@@ -24,6 +24,7 @@ from infermax_opt.fleet.dispatch.dealing import Dealing
 from infermax_opt.fleet.dispatch.dispatcher import Course, Dealt, Dispatcher, Way, dispatches
 from infermax_opt.fleet.dispatch.refusals import Refusals
 from infermax_opt.fleet.dispatch.stretches import Option, Stretches
+from infermax_opt.fleet.fewest import fewest_verified
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import replay_fleet
 from infermax_opt.fleet.routing.policies import Pilot
@@ -32,7 +33,7 @@ from infermax_opt.infermax.data.schedule import TooManyBatches
 from infermax_opt.infermax.schedulers.presets import preset
 
 __all__ = [
-    "ALONE", "PLANNED", "PROMISES", "QUEUE", "Asked", "Dear", "Search", "check_schedulers", "fewest",
+    "ALONE", "PLANNED", "PROMISES", "QUEUE", "Asked", "Dear", "Search", "check_schedulers",
     "fewest_planned", "knows_outputs", "may_plan", "online_of", "planned_with", "routing_of", "uppers",
 ]  # fmt: skip
 
@@ -323,26 +324,6 @@ def planned_with(question: FleetQuestion, machines: int) -> Found | None:
     return Search(question, asked, brief=True).verified(machines)
 
 
-def fewest(reached: Callable[[int], bool], least: int, most: int) -> int | None:
-    """The fewest machines with which something is reached, if more always reach it, too.
-
-    Parameters
-    ----------
-    reached : callable
-    least, most : int
-        It is not asked for other numbers; None if not even the most are enough.
-    """
-    low, high, step = least - 1, least, 1
-    while high <= most and not reached(high):
-        low, high, step = high, high + step if high + step <= most else max(high + 1, most), 2 * step
-    if high > most:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
-
-
 def fewest_planned(
     question: FleetQuestion, bound: MachineBound, below: int | None, tell: Tell = None
 ) -> Found | None:
@@ -361,14 +342,7 @@ def fewest_planned(
     asked = Asked(Dispatcher(question), question.spare, bound.missed)
     search, least = Search(question, asked, tell), max(1, bound.machines or 1)
     most = min(MOST, len(question.workload.requests)) if below is None else below - 1
-    high = fewest(search.reached, least, most)
-    if high is None:
-        return None
-    found = search.verified(high)
-    while found is None and high < most:
-        high += 1
-        found = search.verified(high)
-    return found
+    return fewest_verified(search, least, most)
 
 
 def uppers(

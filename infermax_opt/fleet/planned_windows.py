@@ -18,7 +18,8 @@ from typing import NamedTuple
 from infermax_opt.fleet.dispatch.dispatcher import Dealt, Dispatcher
 from infermax_opt.fleet.dispatch.snapshots import Machines
 from infermax_opt.fleet.dispatch.states import State, idle
-from infermax_opt.fleet.planned import ALONE, Asked, Dear, Search, fewest
+from infermax_opt.fleet.fewest import fewest
+from infermax_opt.fleet.planned import ALONE, Asked, Dear, Search
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import FleetReplay, replay_fleet
 from infermax_opt.infermax.data.schedule import TooManyBatches

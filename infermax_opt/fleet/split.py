@@ -18,6 +18,7 @@ from infermax_opt.fleet.apart import ApartQuestion
 from infermax_opt.fleet.bounds.split import PoolBound, pool_bound
 from infermax_opt.fleet.checker.split import ends_apart
 from infermax_opt.fleet.decode import DecodeMachine, Job, replay_decode
+from infermax_opt.fleet.fewest import fewer_each_time, fewest
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import replays
 from infermax_opt.fleet.routing.decode import Handed, route_decode
@@ -201,7 +202,7 @@ class _Search:
                 tell(f"trying {machines} to prefill")
             return len(self._pilots(machines)[0][0].missed) <= self.spare
 
-        return min(_fewest(reached, least, least * FAR + MORE), default=None)
+        return fewest(reached, max(1, least), least * FAR + MORE)
 
     def fewest_decode(self, prefill: int, least: int, most: int, tell: Tell) -> Iterator[FoundApart]:
         """Decode machines that are enough behind so many prefill machines, fewer each time; none beyond most.
@@ -228,7 +229,7 @@ class _Search:
                     return True
             return False
 
-        for machines in _fewest(reached, least, most):
+        for machines in fewer_each_time(reached, max(1, least), most):
             yield seen[machines]
 
     def _firsts(self, pilot: Pilot, name: str) -> list[Fraction | None]:
@@ -303,28 +304,3 @@ class _Handed:
                 if due is None or last <= due:
                     good.add(self.later[i][0])
         return frozenset(good)
-
-
-def _fewest(reached: Callable[[int], bool], least: int, most: int) -> Iterator[int]:
-    """Numbers with which something is reached, fewer each time down to the fewest; none if not with the most.
-
-    More are taken to be never worse.
-
-    Parameters
-    ----------
-    reached : callable
-    least, most : int
-    """
-    low, high, step = max(1, least) - 1, max(1, least), 1
-    while not reached(high):
-        if high >= most:
-            return
-        low, high, step = high, min(most, high + step), step * 2
-    yield high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if reached(middle):
-            high = middle
-            yield high
-        else:
-            low = middle

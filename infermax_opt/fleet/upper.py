@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from infermax_opt.fleet.fewest import fewest_verified
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.replay import FleetReplay, replay_fleet
 from infermax_opt.fleet.routing.policies import POLICIES, Pilot, Router
@@ -72,7 +73,14 @@ class Found:
 class _Search:
     """Candidates of a question, by number of machines."""
 
-    def __init__(self, question: FleetQuestion, schedulers: Sequence[str], policies: Sequence[str]):
+    def __init__(
+        self,
+        question: FleetQuestion,
+        schedulers: Sequence[str],
+        policies: Sequence[str],
+        tell: Tell = None,
+    ):
+        self.tell = tell
         self.question, self.policies = question, tuple(policies)
         self.routers = {name: Router(question, preset(name)) for name in schedulers}
         self.attained: dict[int, int] = {}
@@ -103,6 +111,8 @@ class _Search:
 
     def reached(self, machines: int) -> bool:
         """Whether some routes reach the share by simulated clocks."""
+        if self.tell is not None:
+            self.tell(f"trying {machines} machine{'s' * (machines > 1)}")
         return next(self.candidates(machines), None) is not None
 
     def verified(self, machines: int) -> Found | None:
@@ -146,21 +156,9 @@ def fewest_machines(
     tell : callable, optional
         Takes a line on what is being tried.
     """  # fmt: skip
-    search = _Search(question, schedulers, policies)
-    low, high, step = max(1, least) - 1, max(1, least), 1
-    top = max(high, min(MOST, FAR * high + MORE, len(question.workload.requests)))
-    while not _tried(search, high, tell):
-        if high >= top:
-            return None
-        low, high, step = high, min(top, high + step), step * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _tried(search, middle, tell) else (middle, high)
-    found = search.verified(high)
-    while found is None and high < top:
-        high += 1
-        found = search.verified(high)
-    return found
+    least = max(1, least)
+    most = max(least, min(MOST, FAR * least + MORE, len(question.workload.requests)))
+    return fewest_verified(_Search(question, schedulers, policies, tell), least, most)
 
 
 def enough(question: FleetQuestion, machines: int, *, schedulers: Sequence[str] = SCHEDULERS) -> Found | None:
@@ -174,12 +172,6 @@ def enough(question: FleetQuestion, machines: int, *, schedulers: Sequence[str] 
         What is tried, with all policies that are tried for the fewest.
     """
     return _Search(question, schedulers, TRIED).verified(machines)
-
-
-def _tried(search: _Search, machines: int, tell: Tell) -> bool:
-    if tell is not None:
-        tell(f"trying {machines} machine{'s' * (machines > 1)}")
-    return search.reached(machines)
 
 
 def policy_machines(

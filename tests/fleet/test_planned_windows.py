@@ -18,7 +18,8 @@ from infermax_opt.fleet.dispatch.dispatcher import Dealt, Dispatcher, Way
 from infermax_opt.fleet.dispatch.snapshots import Machines
 from infermax_opt.fleet.dispatch.states import State, idle
 from infermax_opt.fleet.dispatch.stretches import Stretches
-from infermax_opt.fleet.planned import ALONE, FEW, PLANNED, PROMISED, Asked, Search, fewest, fewest_planned
+from infermax_opt.fleet.fewest import fewest
+from infermax_opt.fleet.planned import ALONE, FEW, PLANNED, PROMISED, Asked, Search, fewest_planned
 from infermax_opt.fleet.planned_windows import Part, planned_windows
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.fleet.scaling import Scaling

@@ -11,12 +11,12 @@ import pytest
 from infermax_opt.checking import work
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.traces import Trace, TraceRequest
+from infermax_opt.fleet.fewest import fewer_each_time
 from infermax_opt.fleet.machine_types import MachineType
 from infermax_opt.fleet.page import plan_page
 from infermax_opt.fleet.plan_row import PlanOptions, Split
 from infermax_opt.fleet.report import plan_to_json
 from infermax_opt.fleet.report_text import plan_text
-from infermax_opt.fleet.split import _fewest
 from infermax_opt.fleet.sweep import Plan, Sweep, sweep
 from infermax_opt.infermax.data.instance import ServiceLevel, System
 from tests.support import PAPER
@@ -125,7 +125,7 @@ def test_pools_that_are_interrupted() -> None:
 
 def test_fewer_each_time() -> None:
     for fewest, least, most in ((1, 1, 9), (5, 1, 9), (9, 2, 9), (10, 1, 9), (7, 7, 99), (3, 7, 9)):
-        found = list(_fewest(lambda tried, fewest=fewest: tried >= fewest, least, most))
+        found = list(fewer_each_time(lambda tried, fewest=fewest: tried >= fewest, least, most))
         assert found == sorted(found, reverse=True)
         assert (found[-1] if found else None) == (max(fewest, least) if fewest <= most else None)
 

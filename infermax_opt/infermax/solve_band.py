@@ -6,10 +6,12 @@ by its worst case (`infermax_opt.infermax.band`).  Each machine has half of the 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from infermax_opt.core.exact import figures_text, lower_rounding
+from infermax_opt.core.interrupts import Stopped
 from infermax_opt.core.problem import Problem
 from infermax_opt.core.result import Result
 from infermax_opt.core.run import SolveRun
@@ -57,9 +59,7 @@ def solve_band(
     refuse_release(instance, "a band")
     if isinstance(options.warm_start, Schedule):
         options = replace(options, warm_start=after_arrivals(instance, options.warm_start))
-    # The runs tell what happens; what they found is put together whatever their listener says.
-    silent = replace(options, progress=None)
-    whole: SolveRun[Instance, Schedule, Metrics] = SolveRun(problem, instance, silent)
+    whole: SolveRun[Instance, Schedule, Metrics] = SolveRun(problem, instance, options)
     limit = options.time_limit and options.time_limit / 2
     fast = InferMaxRun(problem, fastest(instance), replace(options, time_limit=limit))
     fast.run()
@@ -68,12 +68,15 @@ def solve_band(
         slow = _SlowestRun(problem, slowest(instance), replace(options, time_limit=limit))
         slow.run()
         runs.append(slow)
+    # Whoever listens hears of it, but nothing is left to call off.
     for run in runs:
         if run.best is not None:
-            whole.offer_found(after_arrivals(instance, run.best.schedule), run.best.source)
+            with suppress(Stopped):
+                whole.offer_found(after_arrivals(instance, run.best.schedule), run.best.source)
         whole.rejected |= run.rejected
-    whole.improve_bound(fast.certified)
-    whole.improve_bound(fast.lower)
+    for bound in (fast.certified, fast.lower):
+        with suppress(Stopped):
+            whole.improve_bound(bound)
     last = runs[-1]
     details = {**last.report.details, "slowest_machine": _bound(last.lower if len(runs) > 1 else None)}
     whole.report = replace(last.report, time_limit=options.time_limit, details=details)

@@ -77,6 +77,14 @@ def test_a_callback_ends_the_search_and_the_best_so_far_comes_back(callback: Any
     assert infermax_opt.verify(open_instance(), result).ok
 
 
+def test_the_worst_case_of_a_band_is_told() -> None:
+    machines = infermax_opt.with_band(toy(), infermax_opt.Band(Fraction("0.9"), Fraction("1.1")))
+    events: list[ProgressEvent] = []
+    result = infermax_opt.solve(machines, time_limit=20, progress=events.append)
+    assert result.upper is not None
+    assert float(result.upper.value) in [event.value for event in events]
+
+
 @pytest.mark.parametrize("callback", [returns_true, lambda event: event.text == "now the slowest machine"])
 def test_a_callback_ends_the_searches_of_a_band(callback: Any) -> None:
     machines = infermax_opt.with_band(toy(), infermax_opt.Band(Fraction("0.9"), Fraction("1.1")))

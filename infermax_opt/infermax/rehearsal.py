@@ -119,6 +119,7 @@ def _bounds() -> None:
     from infermax_opt.infermax.bounds._occupancy_priced import MemoryPrices, PricedBatches
     from infermax_opt.infermax.bounds._pace_spot import spot_prices
     from infermax_opt.infermax.bounds.beginning import beginning_batches
+    from infermax_opt.infermax.bounds.deferral import deferral_bound
     from infermax_opt.infermax.bounds.lagrangian import lagrangian_bound
     from infermax_opt.infermax.bounds.levels import Ladder
     from infermax_opt.infermax.bounds.lingering import lingering_bound
@@ -144,6 +145,7 @@ def _bounds() -> None:
     pace_bound(latency, stop=lambda: next(steps) > 1)
     spot_prices(PaceProof(latency, 0, 1, spot=True).setting(), lambda: True)
     lingering_bound(latency, stop=lambda: True)
+    deferral_bound(latency, stop=lambda: True)
 
 
 def _rounds() -> None:

@@ -98,6 +98,13 @@ def rounds() -> Instance:
     return Instance("rounds", groups, System(6, 50, 50), ROUNDS, KEPT, objective=aim)
 
 
+def visit() -> Instance:
+    """Three that decode for long, and a prompt that comes meanwhile."""
+    groups = RequestGroup("a", 1, 9, count=3), RequestGroup("b", 5, 2, 3)
+    cost = CostModel([("1", "0.2")], ("0.25", "0.05"), ("0", "0"))
+    return Instance("visit", groups, System(60, 9, 9), cost, KEPT, objective=Objective.of("mean_e2e"))
+
+
 def late(objective: Any = "missed") -> Instance:
     """Service levels that cannot all be kept."""
     groups = (
@@ -277,6 +284,21 @@ LINGERING = {
     "cells": [[100, 0], [200, 982], [300, 982], [400, 982], [500, 0], [600, 4910]],
     "stays": [452, 327],
 }  # fmt: skip
+#: Who decodes for long has a part of the wait of the prompt that comes meanwhile.
+DEFERRAL = {
+    "kind": "deferral", "piece": 0, "groups": 2,
+    "cells": [
+        [48, 16641], [96, 16989], [144, 16614], [192, 16915], [240, 17232], [288, 16696], [336, 16707],
+        [384, 16761], [432, 16014], [480, 14369],
+    ],
+    "stays": [400, 108],
+    "shares": [1022, 666],
+    "weights": [
+        [10, 10, 3, 0, 3, 0, 1, 1, 10, 1, 1, 0, 1, 0, 3],
+        [3, 10, 1, 0, 10, 10, 3, 0, 1, 3, 3, 1, 3, 10, 1],
+    ],
+    "levels": [[[1, 5], [16, 3], [14, 2]], [[16, 6], [26, 4]]],
+}  # fmt: skip
 #: Cells that are left of evidence that has many.
 FEW = 6
 
@@ -346,9 +368,10 @@ def of_infermax() -> Iterator[Accepted]:
             yield coarse(some._replace(kind="pace-with-kv"))
         elif some.kind == "lingering":
             yield coarse(some._replace(kind="lingering-by-shares"))
-        else:
+        elif some.kind != "deferral":
             yield coarse(some) if some.kind in ("interaction", "progress") else some
     yield written(mean, "lingering", LINGERING)
+    yield written(visit(), "deferral", DEFERRAL)
     yield written(mean, "pace", PACE)
     yield written(mean, "pace-at-moments", SPOT)
     yield from (some for some in searched(rounds()) if some.kind == "backwards")

@@ -253,6 +253,16 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("share-of-0", "evidence", "shares.0", 0),
         ("share-missing", "malformed", "shares.-1", ...),
     ),
+    "deferral": (
+        ("roots-that-prove-less", "claim", "cells.-1.1", lambda root: root + 10**6),
+        ("stay-below-1", "evidence", "stays.0", 0),
+        ("share-above-1", "evidence", "shares.0", 2**10 + 1),
+        ("weight-below-0", "evidence", "weights.0.0", -1),
+        ("weight-missing", "malformed", "weights.0", lambda row: row[:-1]),
+        ("level-at-which-waiting-pays", "evidence", "levels.0.0.0", 0),
+        ("level-of-no-cell", "evidence", "levels.0.0.1", 0),
+        ("no-groups", "malformed", "groups", 0),
+    ),
     "mutual": (
         ("share-above-1", "evidence", "pairs.1.1", 2**16 + 1),
         ("share-below-0", "evidence", "pairs.1.1", -1),

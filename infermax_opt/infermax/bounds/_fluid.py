@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from infermax_opt.infermax.data.instance import Instance
 
-__all__ = ["busy_prices", "fluid_roots"]
+__all__ = ["Fluid", "busy_prices", "fluid_of"]
 
 #: Part of the horizon after the last arrival, as a multiple of the time before it, at most.
 TAIL = 3.0
 
 
-def fluid_roots(instance: Instance, piece: int, cells: int) -> tuple[list[int], list[float]]:
-    """Cells of time, and the sum of sqrt(work) over the tokens of a batch in each.
+class Fluid(NamedTuple):
+    """Cells of time: their ends in ticks, the sum of sqrt(work) over the tokens of a batch, and batches.
+
+    Roots are of ticks; batches may be parts of one.
+    """
+
+    ends: list[int]
+    roots: list[float]
+    batches: list[float]
+
+
+def fluid_of(instance: Instance, piece: int, cells: int) -> Fluid:
+    """All requests that are there decode together, prompts come first.
 
     Parameters
     ----------
@@ -23,13 +35,6 @@ def fluid_roots(instance: Instance, piece: int, cells: int) -> tuple[list[int], 
         Affine piece of the batch time.
     cells : int
         About how many.
-
-    Returns
-    -------
-    ends : list of int
-        Ends of the cells, in ticks.
-    roots : list of float
-        In roots of ticks.
     """
     import numpy as np
 
@@ -47,6 +52,7 @@ def fluid_roots(instance: Instance, piece: int, cells: int) -> tuple[list[int], 
     arrived = low = 0
     ends: list[int] = []
     roots: list[float] = []
+    batches: list[float] = []
     while low < len(left) and len(ends) < cells * (1 + TAIL):
         now = width * (len(ends) + 1)
         before, arrived = arrived, int(np.searchsorted(arrival, now))
@@ -57,12 +63,13 @@ def fluid_roots(instance: Instance, piece: int, cells: int) -> tuple[list[int], 
         # By arrival, as many as fit into memory.
         alive = alive[np.cumsum(size[alive]) <= instance.system.kv_capacity]
         step = alpha + float(ticks.d0) + float(work[alive].sum())
-        left[alive] -= (width - done) / max(step, 1e-9)
+        batches.append((width - done) / max(step, 1e-9))
+        left[alive] -= batches[-1]
         while low < arrived and left[low] <= 0:
             low += 1
         ends.append(int(now))
         roots.append(float(np.sqrt(work[alive]).sum()))
-    return ends, roots
+    return Fluid(ends, roots, batches)
 
 
 def busy_prices(requests: Sequence[tuple[float, float, int]], cells: int) -> list[tuple[int, float]]:

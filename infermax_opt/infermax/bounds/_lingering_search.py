@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.core.deadline import time_left
-from infermax_opt.infermax.bounds._fluid import fluid_roots
+from infermax_opt.infermax.bounds._fluid import fluid_of
 from infermax_opt.infermax.bounds._steps import Steps
 from infermax_opt.infermax.bounds.interaction import ROOT_BITS, THETA_BITS, Kind
 from infermax_opt.infermax.data.instance import Instance
@@ -101,7 +101,7 @@ def good_prices(instance: Instance, piece: int, setting: Setting, stop: Callable
     stop : callable
         Asked whether to end soon.
     """
-    ends, roots = fluid_roots(instance, piece, min(CELLS, CELLS_EACH * len(instance.requests)))
+    ends, roots, _ = fluid_of(instance, piece, min(CELLS, CELLS_EACH * len(instance.requests)))
     cells = _with_arrivals(ends, sorted({kind.until for kind in setting.kinds if kind.until > 0}))
     search = _Search(cells, setting)
     search.begin_at([roots[min(bisect_left(ends, end), len(roots) - 1)] for end in cells], stop)

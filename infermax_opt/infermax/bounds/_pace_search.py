@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infermax_opt.core.compiled import compiled
 from infermax_opt.core.deadline import time_left
-from infermax_opt.infermax.bounds._fluid import fluid_roots
+from infermax_opt.infermax.bounds._fluid import fluid_of
 from infermax_opt.infermax.bounds._pace_stages import ROOT_BITS, Stage
 from infermax_opt.infermax.data.instance import Instance
 
@@ -103,7 +103,7 @@ def first_prices(instance: Instance, piece: int, setting: Setting, stop: Callabl
 
     count = len(instance.requests)
     cells = min(CELLS_EACH * count, max(CELLS, CELLS_OF_ALL // count))
-    ends, roots = fluid_roots(instance, piece, cells)
+    ends, roots, _ = fluid_of(instance, piece, cells)
     ticks = instance.cost.ticks
     step = float(ticks.alpha[piece] + ticks.d0)
     search = Search(ends, setting)

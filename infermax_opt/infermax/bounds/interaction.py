@@ -50,7 +50,7 @@ from math import ceil, floor, isqrt
 from typing import TYPE_CHECKING
 
 from infermax_opt.core.result import LowerBound, Proof
-from infermax_opt.infermax.bounds._fluid import fluid_roots
+from infermax_opt.infermax.bounds._fluid import fluid_of
 from infermax_opt.infermax.bounds.least_work import spreads
 from infermax_opt.infermax.bounds.pieces import best_piece, longest
 from infermax_opt.infermax.data.instance import Instance, RequestType
@@ -128,7 +128,7 @@ def _best(
     stop : callable
         Asked whether to try no more.
     """
-    ends, roots = fluid_roots(instance, prices.piece, cells)
+    ends, roots, _ = fluid_of(instance, prices.piece, cells)
     best: tuple[int, InteractionProof, int] | None = None
     for width, factor in product(WIDTHS, FACTORS):
         levels = (factor * _smoothed(roots, int(width * len(roots)))).astype(int).tolist()

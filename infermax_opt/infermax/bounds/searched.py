@@ -96,6 +96,7 @@ def _on_each_limit(instance: Instance, stop: Callable[[], bool] | None) -> Itera
 def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
     """Those that are far better where they apply first, then by what they cost."""
     from infermax_opt.infermax.bounds.backwards import backwards_bounds
+    from infermax_opt.infermax.bounds.deferral import deferral_bound
     from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
     from infermax_opt.infermax.bounds.interaction import interaction_bound
     from infermax_opt.infermax.bounds.lingering import lingering_bound
@@ -106,7 +107,7 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
     from infermax_opt.infermax.bounds.waves import waves_bound
 
     yield from backwards_bounds(instance, stop=stop)
-    others = (overload_bound, pace_bound, interaction_bound, lingering_bound)
+    others = (overload_bound, pace_bound, interaction_bound, deferral_bound, lingering_bound)
     # Where most requests wait, progress is nearly always the best, and is done before any of these.
     searches = (
         (mutual_bound, progress_bound, *others)

@@ -17,6 +17,7 @@ from infermax_opt.infermax.checker.backwards import backwards
 from infermax_opt.infermax.checker.branching import branching
 from infermax_opt.infermax.checker.closed_form import closed_form
 from infermax_opt.infermax.checker.crowds import crowds
+from infermax_opt.infermax.checker.deferral import deferral
 from infermax_opt.infermax.checker.filling import filling
 from infermax_opt.infermax.checker.instance import Instance
 from infermax_opt.infermax.checker.interaction import interaction
@@ -142,6 +143,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "waves": waves,
         "interaction": interaction,
         "lingering": lingering,
+        "deferral": deferral,
         "mutual": mutual,
         "pace": pace,
         "overload": overload,

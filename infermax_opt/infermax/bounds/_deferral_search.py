@@ -1,0 +1,312 @@
+"""Prices of time, windows and shares for `deferral`: the slope of the bound is followed, in floats.
+
+It begins with the best of some parts of the prices of a fluid in which all requests decode together, with
+windows as long as requests stay in it.  Then all move at once: each number goes as far as its mean slope is
+clear against the mean square (Adam, Kingma and Ba 2015).
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from infermax_opt.core.compiled import compiled
+from infermax_opt.core.deadline import time_left
+from infermax_opt.infermax.bounds._fluid import Fluid, fluid_of
+from infermax_opt.infermax.bounds._steps import Steps
+from infermax_opt.infermax.bounds.interaction import ROOT_BITS
+from infermax_opt.infermax.data.instance import Instance
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from infermax_opt.infermax.bounds._deferral_lives import Member
+
+    Floats = npt.NDArray[np.float64]
+    Integers = npt.NDArray[np.int64]
+
+__all__ = ["LEVEL_BITS", "PARTS", "SHARE_BITS", "STAY_PARTS", "WIDEST", "Choices", "good_choices"]
+
+#: Cells after a window that count as one.
+WIDEST = 8
+#: Parts of a window of which each has a weight, and those that make up the stay.
+PARTS, STAY_PARTS = 15, 10
+#: Bits after the point of shares, weights and roots of levels.
+SHARE_BITS, WEIGHT_BITS, LEVEL_BITS = 10, 8, 4
+#: Roots of 1 + eta that are looked at.
+LEVELS = (12, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30)
+#: How many of them to each side of the last are tried.
+REACH = 1
+#: Cells in the mean time alone: at first, and at most; most before the last arrival, and fewest.
+CELLS_ALONE, CELLS, FEW_CELLS = (2, 24), 8_000, 40
+#: First: parts of the prices of the fluid; part of the cells over which these are means, to each side; the
+#: share of the own wait; the stay in parts of that in the fluid.
+PRICES, WIDTH, OWN, STAY = (0.4, 0.55, 0.7, 0.85), 0.2, 0.25, 0.9
+#: Logarithm of the first weight of parts after the stay.
+LATE = -3.0
+#: Steps at most; how far they go at first, for r, logarithms of weights, and shares.
+ROUNDS, LENGTHS = 400, (0.3, 0.6, 0.05)
+#: Steps without much gain after which they are shorter, by which factor, and how short at last.
+PATIENCE, LEAST_GAIN, LESS, LEAST_LENGTH = 8, 1e-4, 0.6, 0.02
+#: Least and greatest share, and logarithm of a weight.
+LIMITS, WEIGHTS = (0.02, 0.95), (-5.0, 5.0)
+#: How often all requests together look at a prompt, at most, and seconds in which each is made exact.
+MAX_LOOKS, LOOK_SECONDS, LAST_SECONDS = 12_000_000, 5e-7, 0.3
+#: Largest table of what waits are worth.
+MAX_TABLE = 20_000_000
+#: Knots of r are so many mean times alone apart.
+APART = 4.0
+
+
+class Choices(NamedTuple):
+    """What a certificate holds.
+
+    Ends in ticks and r in 2**-12 of each cell; of each member: its stay in ticks, its share of its own wait,
+    its weights, and roots of levels with the number of cells of each.
+    """
+
+    cells: list[tuple[int, int]]
+    stays: list[int]
+    shares: list[int]
+    weights: list[list[int]]
+    levels: list[list[tuple[int, int]]]
+
+
+class Point(NamedTuple):
+    """The root of h at each knot; logarithms of weights, and shares of the own wait, of each member."""
+
+    roots: Floats
+    weights: Floats
+    shares: Floats
+
+
+def good_choices(
+    instance: Instance, piece: int, step: int, members: Sequence[Member], stop: Callable[[], bool]
+) -> Choices | None:
+    """Choices that prove much; None where even those on few cells take too long to check.
+
+    Parameters
+    ----------
+    instance : Instance
+    piece : int
+        Affine piece of the batch time.
+    step : int
+        a' in ticks.
+    members : sequence of Member
+    stop : callable
+        Asked whether to end soon.
+    """
+    number = sum(some.times for some in members)
+    alone = max(1, sum(some.times * (some.first + some.later) for some in members) // number)
+    last = max(some.until for some in members)
+    coarse, fine = (min(CELLS, max(FEW_CELLS, some * last // alone)) for some in CELLS_ALONE)
+    search = _Search(fluid_of(instance, piece, coarse), step, members)
+    if search.table.size > MAX_TABLE:
+        return None
+    search.begin(stop, PRICES[:1])
+    if search.looks > MAX_LOOKS:
+        return None
+    if not stop():
+        cells = min(fine, coarse * MAX_LOOKS // max(1, search.looks), coarse * MAX_TABLE // search.table.size)
+        search = _Search(fluid_of(instance, piece, max(coarse, cells)), step, members)
+        search.begin(stop, PRICES)
+    search.climb(stop)
+    return search.found()
+
+
+class _Search:
+    """The climb; times are in units of a'.
+
+    Parameters
+    ----------
+    fluid : Fluid
+    step : int
+        a' in ticks.
+    members : sequence of Member
+    """
+
+    def __init__(self, fluid: Fluid, step: int, members: Sequence[Member]):
+        import numpy as np
+
+        self.step, self.whole_ends = step, fluid.ends
+        self.starts = np.append(0.0, np.array(fluid.ends, dtype=np.float64) / step)
+        self.spans, self.middles = np.diff(self.starts), (self.starts[:-1] + self.starts[1:]) / 2
+        self.fluid = np.array(fluid.roots) / step**0.5
+        self.order = sorted(range(len(members)), key=lambda i: members[i].begin)
+        self.members = [members[i] for i in self.order]
+        columns = [
+            (some.times, some.begin, some.until, some.first, some.later, some.prompt, some.fixed, 0, 0)
+            for some in self.members
+        ]
+        self.kinds = np.array(columns, dtype=np.float64)
+        self.kinds[:, 1:] /= step
+        root = step**0.5 * (1 << ROOT_BITS)
+        self.rows = np.zeros((len(members), max(len(some.rows) for some in members), 4))
+        for mine, some in zip(self.rows, self.members, strict=True):
+            mine[: len(some.rows)] = np.array(some.rows) / (step, step, root, step)
+        self.stays: Integers = np.maximum(1, np.floor(self._stays(fluid) * step)).astype(np.int64)
+        self.kinds[:, 8] = self.stays / step
+        self.ready = np.argsort(self.kinds[:, 1] + self.kinds[:, 3], kind="stable")
+        self.first = np.searchsorted(self.starts, self.kinds[:, 2] + self.kinds[:, 3], side="right") - 1
+        self.levels = np.array(LEVELS) / (1 << LEVEL_BITS)
+        self.picked = np.zeros((len(members), len(self.spans)), np.int8)
+        widest = int(self.kinds[:, 8].max() * PARTS / STAY_PARTS / self.spans.mean()) + 2
+        self.table = np.zeros((len(members), min(widest, len(self.spans))))
+        alone = max(1 / step, float((self.kinds[:, 3] + self.kinds[:, 4]).mean()))
+        #: Knots of r, and of each cell the one before it and how far it is on the way to the next.
+        number = min(len(self.spans), int(self.starts[-1] / (APART * alone))) + 2
+        self.knots = np.linspace(0.0, self.starts[-1], number)
+        at = self.middles / self.knots[1]
+        self.before: Integers = at.astype(np.int64)
+        self.way = at - self.before
+        self.best, self.looks, self.since = -np.inf, 0, (time.monotonic(), time.process_time())
+        self.point = self.at(0.0)
+
+    def _stays(self, fluid: Fluid) -> Floats:
+        """How long each stays: part of that in the fluid, or of that alone if it is longer."""
+        import numpy as np
+
+        made = np.append(0.0, np.cumsum(fluid.batches))
+        at = np.interp(self.kinds[:, 1], self.starts, made)
+        ends = np.interp(at + np.array([some.outputs for some in self.members]), made, self.starts)
+        found: Floats = STAY * np.maximum(ends - self.kinds[:, 1], self.kinds[:, 3] + self.kinds[:, 4])
+        return found
+
+    def at(self, part: float) -> Point:
+        """The point with this part of the prices of the fluid."""
+        import numpy as np
+
+        each = int(WIDTH * len(self.fluid))
+        kernel = np.ones(2 * each + 1) / (2 * each + 1)
+        smooth = np.convolve(np.pad(self.fluid, each, mode="edge"), kernel, "valid")
+        weights = np.zeros((len(self.members), PARTS))
+        weights[:, STAY_PARTS:] = LATE
+        roots = part * np.interp(self.knots, self.middles, smooth)
+        return Point(roots, weights, np.full(len(self.members), OWN))
+
+    def roots(self, point: Point) -> Floats:
+        """The root of h in each cell."""
+        found: Floats = (1 - self.way) * point.roots[self.before] + self.way * point.roots[self.before + 1]
+        return found
+
+    def at_knots(self, slopes: Floats) -> Floats:
+        """Slopes with r at the knots, from those with r in cells."""
+        import numpy as np
+
+        number = len(self.knots)
+        found: Floats = np.zeros(number)
+        found += np.bincount(self.before, (1 - self.way) * slopes, number)
+        found += np.bincount(self.before + 1, self.way * slopes, number)
+        return found
+
+    def is_over(self, stop: Callable[[], bool]) -> bool:
+        """Whether to end, so that there is time to make the bound exact."""
+        passed, worked = time.monotonic() - self.since[0], time.process_time() - self.since[1]
+        last = LAST_SECONDS + LOOK_SECONDS * self.looks
+        # Where other work has the processor, all takes longer.
+        return stop() or time_left(stop) < last * max(1.0, (passed + 0.1) / (worked + 0.1))
+
+    def value(self, point: Point, reach: int = REACH) -> tuple[float, Point]:
+        """The bound for all requests, and how it rises with each number.
+
+        Parameters
+        ----------
+        point : Point
+        reach : int
+            How many levels to each side of those that were best before are tried.
+        """
+        import numpy as np
+
+        weights, roots = np.exp(point.weights), self.roots(point)
+        self.kinds[:, 7] = point.shares
+        slopes, rises, owns = np.zeros(len(roots) + 1), np.zeros_like(weights), np.zeros(len(self.members))
+        used, kernels = np.zeros_like(self.table), _kernels()
+        kernels.share_table(self.starts, self.kinds, self.ready, weights, self.first, self.table)
+        total, self.looks = kernels.chosen(
+            self.starts, np.append(roots, 0.0), self.kinds, self.rows, weights, self.first, self.table,
+            self.levels, reach, slopes, rises, owns, used, self.picked,
+        )  # fmt: skip
+        kernels.spread_losses(
+            self.starts, self.kinds, self.ready, weights, self.first, self.table, used, rises, owns
+        )
+        of_roots = self.at_knots(slopes[:-1] - 2 * self.spans * roots)
+        return float(total - self.spans @ roots**2), Point(of_roots, rises * weights, owns)
+
+    def begin(self, stop: Callable[[], bool], parts: Sequence[float]) -> None:
+        """Begin with the best of some parts of the prices of the fluid."""
+        reach = len(LEVELS)
+        for part in parts:
+            point = self.at(part)
+            value, _ = self.value(point, reach)
+            if value > self.best:
+                self.best, self.point = value, point
+            if self.is_over(stop):
+                return
+            reach = REACH
+
+    def climb(self, stop: Callable[[], bool]) -> None:
+        """Look for better prices, weights and shares."""
+        import numpy as np
+
+        point, steps, length, waited = self.point, Steps(self.point), 1.0, 0
+        for _ in range(ROUNDS):
+            if self.is_over(stop) or length < LEAST_LENGTH:
+                return
+            value, slope = self.value(point)
+            waited = 0 if value > self.best + LEAST_GAIN * abs(self.best) else waited + 1
+            if value > self.best:
+                self.best, self.point = value, point
+            if waited > PATIENCE:
+                point, steps, length, waited = self.point, Steps(self.point), LESS * length, 0
+                continue
+            ways = steps.ways(slope)
+            roots, weights, shares = (
+                some + length * far * way for some, far, way in zip(point, LENGTHS, ways, strict=True)
+            )
+            point = Point(np.maximum(0.0, roots), np.clip(weights, *WEIGHTS), np.clip(shares, *LIMITS))
+
+    def found(self) -> Choices:
+        """The best choices, in whole numbers, for all members as they were given."""
+        import numpy as np
+
+        self.value(self.point)
+        unit = self.step**0.5 * (1 << ROOT_BITS)
+        roots = np.floor(self.roots(self.point) * unit).astype(np.int64).tolist()
+        shares = np.ceil(self.point.shares * 2**SHARE_BITS).astype(np.int64).tolist()
+        weights = np.round(np.exp(self.point.weights) * 2**WEIGHT_BITS).astype(np.int64).tolist()
+        since = (np.searchsorted(self.starts, self.kinds[:, 1], side="right") - 1).tolist()
+        runs = [_runs(row[first:].tolist()) for row, first in zip(self.picked, since, strict=True)]
+        stays, places = self.stays.tolist(), sorted(range(len(self.order)), key=self.order.__getitem__)
+        return Choices(
+            list(zip(self.whole_ends, roots, strict=True)),
+            [stays[i] for i in places],
+            [shares[i] for i in places],
+            [weights[i] for i in places],
+            [runs[i] for i in places],
+        )
+
+
+def _runs(picked: Sequence[int]) -> list[tuple[int, int]]:
+    """Roots of levels, each with the number of cells in a row; one at least."""
+    return [(LEVELS[grade], len(list(cells))) for grade, cells in groupby(picked)] or [(LEVELS[0], 1)]
+
+
+class _Kernels(NamedTuple):
+    share_table: Callable[..., Any]
+    chosen: Callable[..., Any]
+    spread_losses: Callable[..., Any]
+
+
+@functools.cache
+def _kernels() -> _Kernels:
+    from infermax_opt.infermax.bounds import _kernels_deferral as kernels
+
+    return _Kernels(
+        compiled(kernels.share_table, (kernels.weight_of,)),
+        compiled(kernels.chosen, (kernels.weight_of, kernels.edge_values)),
+        compiled(kernels.spread_losses, (kernels.weight_of,)),
+    )

@@ -55,7 +55,9 @@ PATIENCE, LEAST_GAIN, LESS, LEAST_LENGTH = 8, 1e-4, 0.6, 0.02
 #: Least and greatest share, and logarithm of a weight.
 LIMITS, WEIGHTS = (0.02, 0.95), (-5.0, 5.0)
 #: How often all requests together look at a prompt, at most, and seconds in which each is made exact.
-MAX_LOOKS, LOOK_SECONDS, LAST_SECONDS = 12_000_000, 5e-7, 0.3
+MAX_LOOKS, LOOK_SECONDS, LAST_SECONDS = 18_000_000, 5e-7, 0.3
+#: Part of these looks that the cells are made for.
+AIM = 0.7
 #: Largest table of what waits are worth.
 MAX_TABLE = 20_000_000
 #: Knots of r are so many mean times alone apart.
@@ -108,12 +110,13 @@ def good_choices(
     if search.table.size > MAX_TABLE:
         return None
     search.begin(stop, PRICES[:1])
-    if search.looks > MAX_LOOKS:
+    more = min(AIM * MAX_LOOKS / max(1, search.looks), MAX_TABLE / search.table.size, fine / coarse)
+    if more > 1 and not stop():
+        finer = _Search(fluid_of(instance, piece, int(coarse * more)), step, members)
+        finer.begin(stop, PRICES)
+        search = finer if finer.is_found() else search
+    if not search.is_found():
         return None
-    if not stop():
-        cells = min(fine, coarse * MAX_LOOKS // max(1, search.looks), coarse * MAX_TABLE // search.table.size)
-        search = _Search(fluid_of(instance, piece, max(coarse, cells)), step, members)
-        search.begin(stop, PRICES)
     search.climb(stop)
     return search.found()
 
@@ -241,12 +244,19 @@ class _Search:
         reach = len(LEVELS)
         for part in parts:
             point = self.at(part)
-            value, _ = self.value(point, reach)
-            if value > self.best:
-                self.best, self.point = value, point
+            self.keep(point, self.value(point, reach)[0])
             if self.is_over(stop):
                 return
             reach = REACH
+
+    def is_found(self) -> bool:
+        """Whether there is any point that does not take too long to check."""
+        return self.best > float("-inf")
+
+    def keep(self, point: Point, value: float) -> None:
+        """Remember the last point if it is the best, and does not take too long to check."""
+        if value > self.best and self.looks <= MAX_LOOKS:
+            self.best, self.point = value, point
 
     def climb(self, stop: Callable[[], bool]) -> None:
         """Look for better prices, weights and shares."""
@@ -257,9 +267,9 @@ class _Search:
             if self.is_over(stop) or length < LEAST_LENGTH:
                 return
             value, slope = self.value(point)
-            waited = 0 if value > self.best + LEAST_GAIN * abs(self.best) else waited + 1
-            if value > self.best:
-                self.best, self.point = value, point
+            before = self.best
+            self.keep(point, value)
+            waited = 0 if self.best > before + LEAST_GAIN * abs(before) else waited + 1
             if waited > PATIENCE:
                 point, steps, length, waited = self.point, Steps(self.point), LESS * length, 0
                 continue

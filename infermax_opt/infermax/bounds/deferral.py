@@ -39,6 +39,7 @@ fixed the sum of a', or less, over its later tokens.  Tokens are taken in groups
 a_i + f_i or later, each group after the least times alone of those before it, and before those of the ones
 after it, which end at C.  So with C in one cell of time the least r of cells up to its end counts, all v are
 constant in it, and S_ik is linear if all of the cell is after a_k + f_k; else it is taken as 0 up to its end.
+In the next cell it is then taken as linear from 0, which is less than it is.
 Then all is concave in C, for fixed b and k: so both ends of the cell are enough.  zeta_i + g >= 1, so it
 rises with b while no k is lost: so a_i + f_i and moments just after each a_k are enough.  Any g may be
 chosen for each cell.  Who ends at C or later counts (1 - zeta_i) (f_i + fixed) + zeta_i (C - a_i) or more, as

@@ -143,9 +143,9 @@ def main() -> None:
         section(
             "Mean end-to-end latency with arrivals, s",
             "Ten minutes of the Azure 2023 traces on one H100 (Llama-3.1-8B), 1 to 8 times as fast; a\n"
-            "minute a row. At 4 times the rate, and on the code trace, a quarter to a half is open: the\n"
-            "bounds count requests as there only as long as short batches would keep them, or as work\n"
-            "of them is left. What is lost where is on [a page](results/latencies.md).",
+            "minute a row. At 4 times the rate, and on the code trace, a quarter to a half is open: each\n"
+            "request may begin and end in the bounds where few others are in its way, or they count it\n"
+            "only while work of it is left. What is lost where is on [a page](results/latencies.md).",
             online,
         ),
         section(

@@ -54,12 +54,14 @@ ROUNDS, LENGTHS = 400, (0.3, 0.6, 0.05)
 PATIENCE, LEAST_GAIN, LESS, LEAST_LENGTH = 8, 1e-4, 0.6, 0.02
 #: Least and greatest share, and logarithm of a weight.
 LIMITS, WEIGHTS = (0.02, 0.95), (-5.0, 5.0)
-#: How often all requests together look at a prompt, at most, and seconds in which each is made exact.
-MAX_LOOKS, LOOK_SECONDS, LAST_SECONDS = 18_000_000, 5e-7, 0.3
+#: How often all requests together look at a prompt, at most.
+MAX_LOOKS = 18_000_000
+#: Seconds in which a bound is made exact: for each look, for each request, and besides.
+LOOK_SECONDS, REQUEST_SECONDS, LAST_SECONDS = 3.5e-7, 1.2e-3, 0.3
 #: Part of these looks that the cells are made for.
 AIM = 0.7
 #: Largest table of what waits are worth.
-MAX_TABLE = 20_000_000
+MAX_TABLE = 8_000_000
 #: Knots of r are so many mean times alone apart.
 APART = 4.0
 
@@ -89,7 +91,7 @@ class Point(NamedTuple):
 def good_choices(
     instance: Instance, piece: int, step: int, members: Sequence[Member], stop: Callable[[], bool]
 ) -> Choices | None:
-    """Choices that prove much; None where even those on few cells take too long to check.
+    """Choices that prove much; None where there is no time, or a checker has none even with few cells.
 
     Parameters
     ----------
@@ -102,6 +104,8 @@ def good_choices(
     stop : callable
         Asked whether to end soon.
     """
+    if time_left(stop) < LAST_SECONDS + REQUEST_SECONDS * len(members):
+        return None
     number = sum(some.times for some in members)
     alone = max(1, sum(some.times * (some.first + some.later) for some in members) // number)
     last = max(some.until for some in members)
@@ -209,7 +213,7 @@ class _Search:
     def is_over(self, stop: Callable[[], bool]) -> bool:
         """Whether to end, so that there is time to make the bound exact."""
         passed, worked = time.monotonic() - self.since[0], time.process_time() - self.since[1]
-        last = LAST_SECONDS + LOOK_SECONDS * self.looks
+        last = LAST_SECONDS + REQUEST_SECONDS * len(self.members) + LOOK_SECONDS * self.looks
         # Where other work has the processor, all takes longer.
         return stop() or time_left(stop) < last * max(1.0, (passed + 0.1) / (worked + 0.1))
 
@@ -302,7 +306,7 @@ class _Search:
 
 def _runs(picked: Sequence[int]) -> list[tuple[int, int]]:
     """Roots of levels, each with the number of cells in a row; one at least."""
-    return [(LEVELS[grade], len(list(cells))) for grade, cells in groupby(picked)] or [(LEVELS[0], 1)]
+    return [(LEVELS[grade], len(list(cells))) for grade, cells in groupby(picked)] or [(LEVELS[-1], 1)]
 
 
 class _Kernels(NamedTuple):

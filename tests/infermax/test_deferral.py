@@ -247,12 +247,12 @@ def test_the_search_ends_before_time_is_up(monkeypatch: pytest.MonkeyPatch) -> N
 def test_checking_takes_so_many_steps_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_deferral_search, "FEW_CELLS", 1)
     fine = deferral_bound(visited())
-    monkeypatch.setattr(_deferral_search, "MAX_LOOKS", 8_000)
+    monkeypatch.setattr(_deferral_search, "MAX_STEPS", 150_000)
     coarse = deferral_bound(visited())
     assert fine is not None
     assert coarse is not None
     assert len(coarse.evidence["cells"]) < len(fine.evidence["cells"])  # type: ignore[index]
-    monkeypatch.setattr(_deferral_search, "MAX_LOOKS", 0)
+    monkeypatch.setattr(_deferral_search, "MAX_STEPS", 0)
     assert deferral_bound(visited()) is None
 
 
@@ -286,6 +286,24 @@ def test_evidence_that_is_none(key: str, value: object, fault: str) -> None:
     certificate = certificate_to_json(of, replace(bound, evidence=evidence))
     with pytest.raises(Rejected, match=fault):
         check(shown(of), json.loads(json.dumps(certificate)))
+
+
+@pytest.mark.parametrize("share", [0, 1, 1024])
+@pytest.mark.parametrize("stay", [1, 10**12])
+def test_a_checker_ends_soon_on_more_cells_than_it_has_time_for(share: int, stay: int) -> None:
+    of = visited()
+    bound = deferral_bound(of, stop=lambda: True)
+    assert bound is not None
+    cells, many = [[1000 * k, 10**6 - k] for k in range(1, 300_000)], len(of.groups)
+    evidence = {
+        **(bound.evidence or {}), "cells": cells, "groups": 64, "stays": [stay] * many,
+        "shares": [share] * many, "levels": [[[16, len(cells)]]] * many, "weights": [[1] * PARTS] * many,
+    }  # fmt: skip
+    certificate = json.loads(json.dumps(certificate_to_json(of, replace(bound, evidence=evidence))))
+    begin = time.process_time()
+    with pytest.raises(Rejected):
+        check(shown(of), certificate)
+    assert time.process_time() - begin < 30
 
 
 def test_where_a_decode_takes_no_time_there_is_none() -> None:

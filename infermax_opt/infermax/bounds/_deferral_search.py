@@ -37,7 +37,7 @@ WIDEST = 8
 PARTS, STAY_PARTS = 15, 10
 #: Bits after the point of shares, weights and roots of levels.
 SHARE_BITS, WEIGHT_BITS, LEVEL_BITS = 10, 8, 4
-#: Roots of 1 + eta that are looked at.
+#: Roots of g that are tried.
 LEVELS = (12, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30)
 #: How many of them to each side of the last are tried.
 REACH = 1
@@ -54,12 +54,10 @@ ROUNDS, LENGTHS = 400, (0.3, 0.6, 0.05)
 PATIENCE, LEAST_GAIN, LESS, LEAST_LENGTH = 8, 1e-4, 0.6, 0.02
 #: Least and greatest share, and logarithm of a weight.
 LIMITS, WEIGHTS = (0.02, 0.95), (-5.0, 5.0)
-#: How often all requests together look at a prompt, at most.
-MAX_LOOKS = 18_000_000
-#: Seconds in which a bound is made exact: for each look, for each request, and besides.
-LOOK_SECONDS, REQUEST_SECONDS, LAST_SECONDS = 3.5e-7, 1.2e-3, 0.3
-#: Part of these looks that the cells are made for.
-AIM = 0.7
+#: Steps of a checker, at most, and the part of them that the cells are made for; steps of each request.
+MAX_STEPS, AIM, REQUEST_STEPS = 60_000_000, 0.75, 600
+#: Seconds in which a bound is made exact: for each of these steps, for each request, and besides.
+STEP_SECONDS, REQUEST_SECONDS, LAST_SECONDS = 1.2e-7, 1.2e-3, 0.3
 #: Largest table of what waits are worth.
 MAX_TABLE = 8_000_000
 #: Knots of r are so many mean times alone apart.
@@ -114,7 +112,7 @@ def good_choices(
     if search.table.size > MAX_TABLE:
         return None
     search.begin(stop, PRICES[:1])
-    more = min(AIM * MAX_LOOKS / max(1, search.looks), MAX_TABLE / search.table.size, fine / coarse)
+    more = min(AIM * MAX_STEPS / search.steps, MAX_TABLE / search.table.size, fine / coarse)
     if more > 1 and not stop():
         finer = _Search(fluid_of(instance, piece, int(coarse * more)), step, members)
         finer.begin(stop, PRICES)
@@ -170,7 +168,7 @@ class _Search:
         at = self.middles / self.knots[1]
         self.before: Integers = at.astype(np.int64)
         self.way = at - self.before
-        self.best, self.looks, self.since = -np.inf, 0, (time.monotonic(), time.process_time())
+        self.best, self.steps, self.since = -np.inf, 0, (time.monotonic(), time.process_time())
         self.point = self.at(0.0)
 
     def _stays(self, fluid: Fluid) -> Floats:
@@ -213,7 +211,7 @@ class _Search:
     def is_over(self, stop: Callable[[], bool]) -> bool:
         """Whether to end, so that there is time to make the bound exact."""
         passed, worked = time.monotonic() - self.since[0], time.process_time() - self.since[1]
-        last = LAST_SECONDS + REQUEST_SECONDS * len(self.members) + LOOK_SECONDS * self.looks
+        last = LAST_SECONDS + REQUEST_SECONDS * len(self.members) + STEP_SECONDS * self.steps
         # Where other work has the processor, all takes longer.
         return stop() or time_left(stop) < last * max(1.0, (passed + 0.1) / (worked + 0.1))
 
@@ -233,13 +231,14 @@ class _Search:
         slopes, rises, owns = np.zeros(len(roots) + 1), np.zeros_like(weights), np.zeros(len(self.members))
         used, kernels = np.zeros_like(self.table), _kernels()
         kernels.share_table(self.starts, self.kinds, self.ready, weights, self.first, self.table)
-        total, self.looks = kernels.chosen(
+        total, steps = kernels.chosen(
             self.starts, np.append(roots, 0.0), self.kinds, self.rows, weights, self.first, self.table,
             self.levels, reach, slopes, rises, owns, used, self.picked,
         )  # fmt: skip
         kernels.spread_losses(
             self.starts, self.kinds, self.ready, weights, self.first, self.table, used, rises, owns
         )
+        self.steps = steps + REQUEST_STEPS * len(self.members)
         of_roots = self.at_knots(slopes[:-1] - 2 * self.spans * roots)
         return float(total - self.spans @ roots**2), Point(of_roots, rises * weights, owns)
 
@@ -259,7 +258,7 @@ class _Search:
 
     def keep(self, point: Point, value: float) -> None:
         """Remember the last point if it is the best, and does not take too long to check."""
-        if value > self.best and self.looks <= MAX_LOOKS:
+        if value > self.best and self.steps <= MAX_STEPS:
             self.best, self.point = value, point
 
     def climb(self, stop: Callable[[], bool]) -> None:
@@ -287,7 +286,7 @@ class _Search:
         """The best choices, in whole numbers, for all members as they were given."""
         import numpy as np
 
-        self.value(self.point)
+        self.value(self.point, len(LEVELS))
         unit = self.step**0.5 * (1 << ROOT_BITS)
         roots = np.floor(self.roots(self.point) * unit).astype(np.int64).tolist()
         shares = np.ceil(self.point.shares * 2**SHARE_BITS).astype(np.int64).tolist()

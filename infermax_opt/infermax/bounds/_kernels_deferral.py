@@ -81,7 +81,7 @@ def chosen(
     starts: Any, roots: Any, kinds: Any, rows: Any, weights: Any, first: Any, table: Any, levels: Any,
     reach: Any, slopes: Any, rises: Any, owns: Any, used: Any, picked: Any,
 ) -> Any:  # fmt: skip
-    """What all requests count at least, and how many times a prompt was looked at.
+    """What all requests count at least, and about how many steps a checker takes for that.
 
     `starts`: of cells, and of the time after them; `roots` likewise.  `kinds`: count, arrival rounded down
     and up, least time of the first token and of the others, work of the prompt, least of later tokens that
@@ -100,7 +100,7 @@ def chosen(
     low, lowest, at = np.empty(groups), np.empty(groups, np.int64), np.zeros(groups, np.int64)
     following = np.empty(groups, np.int64)
     shares, fresh = np.zeros(many), np.zeros(many, np.bool_)
-    total, looked = 0.0, 0
+    total, steps = 0.0, 0
     for i in range(many):
         count, begin, until, start, later, _, fixed, own, stay = kinds[i]
         close = begin + stay * PARTS / STAY_PARTS
@@ -138,7 +138,9 @@ def chosen(
             then = e + 1 if e < window else e + WIDEST
             limit = starts[min(cells, then)] - later
             around, ahead = picked[i, c], picked[i, min(e, cells - 1)]
+            steps += 50 + 13 * groups
             if c < window:
+                steps += active
                 part = weight_of(starts[c], begin, stay)
                 while active < k1 - k0 and begins[k0 + active] < starts[e]:
                     active += 1
@@ -155,7 +157,7 @@ def chosen(
                     max(least, min(around, ahead) - reach), min(grades, max(around, ahead) + reach + 1),
                     right, by_right,
                 )  # fmt: skip
-                looked += active
+                steps += 2 * active if around == ahead else 4 * active
             if is_possible:
                 worth, which, where, to = -FAR, 0, False, -1
                 for g in range(max(least, around - reach), min(grades, around + reach + 1)):
@@ -202,7 +204,7 @@ def chosen(
                 if part < PARTS:
                     rises[i, part] += count * kinds[k, 0] * table[k, x]
                     used[k, x] += count * kinds[k, 0] * weights[i, part]
-    return total, looked
+    return total, steps
 
 
 def spread_losses(

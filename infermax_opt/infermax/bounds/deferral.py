@@ -37,18 +37,22 @@ The lesser of both counts for all k with b_i <= a_k < C_i.
 
 fixed the sum of a', or less, over its later tokens.  Tokens are taken in groups; the first token is there at
 a_i + f_i or later, each group after the least times alone of those before it, and before those of the ones
-after it, which end at C.  So with C in one cell of time the least r of cells up to its end counts, all v are
-constant in it, and S_ik is linear if all of the cell is after a_k + f_k; else it is taken as 0 up to its end.
-In the next cell it is then taken as linear from 0, which is less than it is.
-Then all is concave in C, for fixed b and k: so both ends of the cell are enough.  zeta_i + g >= 1, so it
-rises with b while no k is lost: so a_i + f_i and moments just after each a_k are enough.  Any g may be
-chosen for each cell.  Who ends at C or later counts (1 - zeta_i) (f_i + fixed) + zeta_i (C - a_i) or more, as
-b <= C - fixed: where that is as much as the least so far, and after the last cell, no more need be looked
-at.  QED.
+after it, which end at C.
+
+Let C be in one cell of time.  The least r of cells up to its end counts.  Weights are constant in it, and so
+S_ik is linear if k waits in all of it.  If k begins to wait within it, S_ik is taken as 0 up to its end, and
+in the next cell as a line from 0 to what it is at the end of that.  So for fixed b and k all is concave in C,
+and both ends of the cell are enough.  Any g may be chosen for each cell, with zeta_i + g >= 1: then all rises
+with b while no k is lost, so a_i + f_i and moments just after each a_k are enough.
+
+Who ends at C or later counts (1 - zeta_i) (f_i + fixed) + zeta_i (C - a_i) or more: take g = 1 - zeta_i and
+no prompts.  Where that is as much as the least so far no more need be looked at, nor after the last cell,
+where it counts.  QED.
 
 Certificate: r on cells of time; of each kind of requests the share zeta, the stay, of which each tenth, and
 five more, has a weight v, and the roots of g, each for so many cells from that of the arrival on.  Cells
-belong to the tenth in which they start.  After the last weight `WIDEST` cells count as one.
+belong to the tenth in which they start.  After the last weight, where S_ik does not change, `WIDEST` cells
+count as one.
 """
 
 from __future__ import annotations

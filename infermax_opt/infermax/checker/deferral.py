@@ -24,8 +24,10 @@ ALL = 1 << OWN_BITS
 TICK_BITS, STEP_BITS = 12, 40
 #: Most groups of later tokens, and largest weight and root of a level.
 MOST_ROWS, MOST_WEIGHT, MOST_ROOT = 64, 2**20, 2**10
-#: Steps of checking a prompt at an end of a cell, a cell of a request, and one of a wait.
-LOOK_STEPS, ENDING_STEPS, WAIT_STEPS = 3, 30, 6
+#: Steps of checking: a prompt at an end of a cell, and in a cell; an end, a row at it, and a cell of a row.
+LOOK_STEPS, PASS_STEPS, ENDING_STEPS, ROW_STEPS, WALK_STEPS = 2, 1, 50, 10, 3
+#: Steps of a cell of a window, of one of a wait, and of one that is only filled in.
+WINDOW_STEPS, WAIT_STEPS, ZERO_STEPS = 12, 6, 1
 
 
 class WatchedRow(NamedTuple):
@@ -75,7 +77,6 @@ class Waits:
         for k, life in enumerate(lives):
             while watchers and watchers[-1].earliest <= life.some.begin:
                 other = watchers.pop()
-                instance.work.spend(WAIT_STEPS * len(other.window))
                 for c, weight in zip(other.window, other.weights, strict=True):
                     there[c] += other.some.times * weight
                 last = max(last, other.window.stop)
@@ -89,6 +90,7 @@ class Waits:
                 if not self.columns[c][1]:
                     self.columns[c] = k, []
                 head, worths = self.columns[c]
+                instance.work.spend(ZERO_STEPS * (k - head - len(worths)))
                 worths += [0] * (k - head - len(worths))
                 worths.append(((ALL - life.share) * span << bits - OWN_BITS) // max(1, there[c]))
 
@@ -150,6 +152,7 @@ def read_lives(instance: Instance, evidence: Field, piece: Piece, starts: list[i
         prompt = piece.beta * i + instance.p1 * (i if instance.spread else i * i)
         end = some.begin - (-WINDOW_PARTS * stays[n] // STAY_PARTS)
         window = range(bisect_right(starts, some.begin) - 1, min(len(starts) - 1, bisect_left(starts, end)))
+        instance.work.spend(WINDOW_STEPS * len(window))
         parts = (max(0, starts[c] - some.begin) * STAY_PARTS // stays[n] for c in window)
         lives.append(
             Life(
@@ -216,23 +219,22 @@ class LastMoment:
         self.tables: dict[int, tuple[list[int], list[int]]] = {}
         self.cheapest: list[int | None] = [None] * len(life.groups)
         self.ahead = [bisect_right(waits.starts, life.some.begin + one.before) - 1 for one in life.groups]
+        self.runs = list(accumulate(many for _, many in life.levels))
         self.linear = self.squared = 0
 
     def least(self) -> int:
         """Over all cells in which its last token may be made, in small units."""
         starts, window, later = self.waits.starts, self.life.window, self.life.some.later
-        roots = [root for root, many in self.life.levels for _ in range(many)]
         possible, cells = bisect_right(starts, self.life.earliest + later) - 1, len(starts) - 1
-        ends = [*range(window.start + 1, window.stop + 1)]
-        ends += [min(cells, c + WIDE) for c in range(max(window.start, window.stop), cells, WIDE)]
-        best, c, root = self.after(starts[-1]), window.start, roots[0]
+        best, c, root = self.after(starts[-1]), window.start, self.root_of(window.start)
         before = self.at_edge(root, self.life.some.begin, [])
-        for place, e in enumerate(ends):
+        while c < cells:
+            e = self.end_of(c)
             if e > possible and self.after(starts[c]) >= best:
                 break  # who ends later counts no less
             self.waits.instance.work.spend(ENDING_STEPS)
-            new, following = self.pass_cell(c), ends[place + 1] if e < cells else e
-            limit, ahead = starts[following] - later, roots[min(e - window.start, len(roots) - 1)]
+            new, following = self.pass_cell(c), self.end_of(e) if e < cells else e
+            limit, ahead = starts[following] - later, self.root_of(e)
             if following > possible or e == cells:
                 now = self.at_edge(root, limit, new)
                 if e > possible:
@@ -242,6 +244,17 @@ class LastMoment:
                 before = now if ahead == root else self.at_edge(ahead, limit, new)
             c, root = e, ahead
         return best
+
+    def end_of(self, cell: int) -> int:
+        """The cell after those that count as one with it."""
+        if cell < self.life.window.stop:
+            return cell + 1
+        return min(len(self.waits.starts) - 1, cell + WIDE)
+
+    def root_of(self, cell: int) -> int:
+        """The root of its level in a cell; the last one goes on."""
+        run = bisect_right(self.runs, cell - self.life.window.start)
+        return self.life.levels[min(run, len(self.runs) - 1)][0]
 
     def after(self, end: int) -> int:
         """What it counts at least if its last token comes no sooner."""
@@ -255,6 +268,7 @@ class LastMoment:
         if cell not in window:
             return []
         present = bisect_left(self.begins, self.waits.starts[cell + 1])
+        self.waits.instance.work.spend(PASS_STEPS * present + len(self.waits.new[cell]))
         self.shares += [0] * (present - len(self.shares))
         weight, (head, worths) = self.life.weights[cell - window.start], self.waits.columns[cell]
         skipped = max(0, head - self.low)
@@ -317,9 +331,11 @@ class LastMoment:
         end : int
             The cell after it.
         """
-        starts, prices = self.waits.starts, self.waits.roots
+        starts, prices, work = self.waits.starts, self.waits.roots, self.waits.instance.work
+        work.spend(ROW_STEPS * len(self.life.groups))
         for n, one in enumerate(self.life.groups):
             last = min(end, bisect_right(starts, starts[end] - one.after))
+            work.spend(WALK_STEPS * max(0, last - self.ahead[n]))
             for c in range(self.ahead[n], last):
                 lowest = self.cheapest[n]
                 if lowest is None or prices[c] < lowest:

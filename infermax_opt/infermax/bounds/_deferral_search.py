@@ -54,8 +54,9 @@ ROUNDS, LENGTHS = 400, (0.3, 0.6, 0.05)
 PATIENCE, LEAST_GAIN, LESS, LEAST_LENGTH = 8, 1e-4, 0.6, 0.02
 #: Least and greatest share, and logarithm of a weight.
 LIMITS, WEIGHTS = (0.02, 0.95), (-5.0, 5.0)
-#: Steps of a checker, at most, and the part of them that the cells are made for; steps of each request.
-MAX_STEPS, AIM, REQUEST_STEPS = 60_000_000, 0.75, 600
+#: Steps of a checker, at most, about: it takes up to a third more, and may take 70 million; the part of them
+#: that the cells are made for; steps of each request.
+MAX_STEPS, AIM, REQUEST_STEPS = 50_000_000, 0.85, 600
 #: Seconds in which a bound is made exact: for each of these steps, for each request, and besides.
 STEP_SECONDS, REQUEST_SECONDS, LAST_SECONDS = 1.2e-7, 1.2e-3, 0.3
 #: Largest table of what waits are worth.

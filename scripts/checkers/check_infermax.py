@@ -3032,6 +3032,167 @@ def surely_late(instance: Instance, kinds: list[tuple[Any, int]], piece: Piece) 
     return sum(count for key, count in kinds if keeper(instance, key, piece) is None)
 
 
+# --- infermax_opt/infermax/checker/deferral_waits.py ----------------------------------------------
+# Tool of the proof by deferral: requests that watch the prompts of others, and what each wait is worth.
+
+#: Parts of a window, and those of them that make up the stay.
+WINDOW_PARTS, STAY_PARTS = 15, 10
+#: Bits after the point: of shares of a wait, and of roots of levels; a share of all.
+OWN_BITS, LEVEL_ROOT_BITS = 10, 4
+ALL = 1 << OWN_BITS
+#: Most groups of later tokens, and largest weight and root of a level.
+MOST_ROWS, MOST_WEIGHT, MOST_ROOT = 64, 2**20, 2**10
+#: Steps of a cell of a window, of one of a wait, and of one that is only filled in.
+WINDOW_STEPS, WAIT_STEPS, ZERO_STEPS = 12, 6, 1
+
+
+class WatchedRow(NamedTuple):
+    """A prompt, or later tokens in a row: least times before and after them, roots of work, and work."""
+
+    before: int
+    after: int
+    roots: int
+    works: int
+
+
+class Life(NamedTuple):
+    """A request that chooses when its first and its last token come.
+
+    `prompt`: the least work of its prompt.  `share`: of its own wait.  `window`: cells in which it has a
+    weight, and `weights` of these.  `levels`: roots of levels with the number of cells of each.
+    """
+
+    some: Guest
+    first: int
+    prompt: int
+    groups: list[WatchedRow]
+    share: int
+    window: range
+    weights: list[int]
+    levels: list[list[int]]
+
+    @property
+    def earliest(self) -> int:
+        """The first moment at which its first token may be there."""
+        return self.some.begin + self.first
+
+
+class Waits:
+    """What each request that waits for its prompt is worth to those who watch it, cell by cell.
+
+    `starts`, `roots`: of cells; `lives`: all requests by arrival; `bits`: after the point of a tick.
+    """
+
+    def __init__(self, instance: Instance, starts: list[int], roots: list[int], lives: list[Life], bits: int):
+        self.bits, self.instance, self.starts, self.roots, self.lives = bits, instance, starts, roots, lives
+        self.begins = [life.some.begin for life in lives]
+        #: In each cell the first of some requests in a row, and what a weight of 1 has of them; who is new.
+        self.columns: list[tuple[int, list[int]]] = [(0, [])] * len(roots)
+        self.new: list[list[int]] = [[] for _ in roots]
+        there, watchers, last = [0] * len(roots), sorted(lives, key=lambda life: -life.earliest), 0
+        for k, life in enumerate(lives):
+            while watchers and watchers[-1].earliest <= life.some.begin:
+                other = watchers.pop()
+                for c, weight in zip(other.window, other.weights, strict=True):
+                    there[c] += other.some.times * weight
+                last = max(last, other.window.stop)
+            since = life.some.until + life.first
+            first = bisect_right(starts, since) - 1
+            if first < last:
+                self.new[first].append(k)
+            instance.work.spend(WAIT_STEPS * max(1, last - first))
+            for c in range(first, last):
+                span = starts[c + 1] - max(starts[c], since)
+                if not self.columns[c][1]:
+                    self.columns[c] = k, []
+                head, worths = self.columns[c]
+                instance.work.spend(ZERO_STEPS * (k - head - len(worths)))
+                worths += [0] * (k - head - len(worths))
+                worths.append(((ALL - life.share) * span << bits - OWN_BITS) // max(1, there[c]))
+
+
+def read_lives(instance: Instance, evidence: Field, piece: Piece, starts: list[int]) -> list[Life]:
+    """All requests, in the order in which their kinds appear.
+
+    Parameters
+    ----------
+    instance : Instance
+    evidence : Field
+    piece : Piece
+    starts : list of int
+        Of cells, and of the time after them.
+    """
+    many, tables = len(instance.kinds), token_tables(instance, piece)
+    groups = evidence["groups"].whole(1, MOST_ROWS)
+    stays, shares = evidence["stays"].integers(many), evidence["shares"].integers(many)
+    require(min(stays) >= 1, "stays: one is below 1")
+    require(all(0 <= share <= ALL for share in shares), f"shares: one is not from 0 to {ALL}")
+    weights = [row.integers(WINDOW_PARTS) for row in evidence["weights"].items()]
+    levels = [[run.integers(2) for run in row.items()] for row in evidence["levels"].items()]
+    require(len(weights) == len(levels) == many, "weights, levels: not as many as kinds of requests")
+    instance.work.spend(many * (REQUEST_STEPS + SIZE_STEPS * groups))
+    lives = []
+    for n, (key, count) in enumerate(instance.kinds.items()):
+        require(all(0 <= weight <= MOST_WEIGHT for weight in weights[n]), "weights: one is out of range")
+        check_levels(levels[n], shares[n], len(starts))
+        some = guest(instance, key, count, piece, tables)
+        i, o, _ = key
+        prompt = piece.beta * i + instance.p1 * (i if instance.spread else i * i)
+        end = some.begin - (-WINDOW_PARTS * stays[n] // STAY_PARTS)
+        window = range(bisect_right(starts, some.begin) - 1, min(len(starts) - 1, bisect_left(starts, end)))
+        instance.work.spend(WINDOW_STEPS * len(window))
+        parts = (max(0, starts[c] - some.begin) * STAY_PARTS // stays[n] for c in window)
+        lives.append(
+            Life(
+                some, some.lone - some.later, prompt, groups_of(some, prompt, i, o, groups, tables),
+                shares[n], window, [weights[n][part] for part in parts], levels[n],
+            )
+        )  # fmt: skip
+    return lives
+
+
+def check_levels(runs: list[list[int]], share: int, cells: int) -> None:
+    """Levels g, each for so many cells: with the share of its own wait they are 1 or more.
+
+    Parameters
+    ----------
+    runs : list of [int, int]
+        Roots of levels, with cells.
+    share, cells : int
+    """
+    require(bool(runs), "levels: a request has none")
+    require(all(cells >= many >= 1 for _, many in runs), "levels: a number of cells is out of range")
+    require(sum(many for _, many in runs) <= cells, "levels: there are more than cells")
+    high_enough = (ALL - share) << 2 * LEVEL_ROOT_BITS
+    sound = all(0 <= root <= MOST_ROOT and root * root * ALL >= high_enough for root, _ in runs)
+    require(sound, "levels: one is so low that waiting pays")
+
+
+def groups_of(some: Guest, prompt: int, i: int, o: int, groups: int, tables: Tables) -> list[WatchedRow]:
+    """The prompt, and later tokens in groups as equal as can be.
+
+    Parameters
+    ----------
+    some : Guest
+    prompt : int
+        Least work of the prompt.
+    i, o : int
+        Its input and output tokens.
+    groups : int
+        At most.
+    tables : Tables
+    """
+    many, last, alone = min(groups, o - 1), i + o - 1, tables.alone
+    cuts = [i + (o - 1) * k // many for k in range(many + 1)] if many else []
+    found = [WatchedRow(0, some.later, 0, prompt)]
+    for a, b in pairwise(cuts):
+        before, after = some.lone - some.later + alone[a] - alone[i], alone[last] - alone[b]
+        found.append(
+            WatchedRow(before, after, tables.roots[b] - tables.roots[a], tables.works[b] - tables.works[a])
+        )
+    return found
+
+
 # --- infermax_opt/infermax/checker/interaction.py -------------------------------------------------
 # Proof: interaction, by prices of tokens and of prompt work over time.
 
@@ -3181,84 +3342,12 @@ def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece:
 # --- infermax_opt/infermax/checker/deferral.py ----------------------------------------------------
 # Proof: deferral, by prices of time and by shares of the time for which prompts wait.
 
-#: Parts of a window, those of them that make up the stay, and cells after it that count as one.
-WINDOW_PARTS, STAY_PARTS, WIDE = 15, 10, 8
-#: Bits after the point: of shares of a wait, and of roots of levels; a share of all.
-OWN_BITS, LEVEL_ROOT_BITS = 10, 4
-ALL = 1 << OWN_BITS
+#: Cells after a window that count as one.
+WIDE = 8
 #: Bits after the point of a tick in what prompts count: so many at least, and with those of a'.
 TICK_BITS, STEP_BITS = 12, 40
-#: Most groups of later tokens, and largest weight and root of a level.
-MOST_ROWS, MOST_WEIGHT, MOST_ROOT = 64, 2**20, 2**10
 #: Steps of checking: a prompt at an end of a cell, and in a cell; an end, a row at it, and a cell of a row.
 LOOK_STEPS, PASS_STEPS, ENDING_STEPS, ROW_STEPS, WALK_STEPS = 2, 1, 50, 10, 3
-#: Steps of a cell of a window, of one of a wait, and of one that is only filled in.
-WINDOW_STEPS, WAIT_STEPS, ZERO_STEPS = 12, 6, 1
-
-
-class WatchedRow(NamedTuple):
-    """A prompt, or later tokens in a row: least times before and after them, roots of work, and work."""
-
-    before: int
-    after: int
-    roots: int
-    works: int
-
-
-class Life(NamedTuple):
-    """A request that chooses when its first and its last token come.
-
-    `prompt`: the least work of its prompt.  `share`: of its own wait.  `window`: cells in which it has a
-    weight, and `weights` of these.  `levels`: roots of levels with the number of cells of each.
-    """
-
-    some: Guest
-    first: int
-    prompt: int
-    groups: list[WatchedRow]
-    share: int
-    window: range
-    weights: list[int]
-    levels: list[list[int]]
-
-    @property
-    def earliest(self) -> int:
-        """The first moment at which its first token may be there."""
-        return self.some.begin + self.first
-
-
-class Waits:
-    """What each request that waits for its prompt is worth to those who watch it, cell by cell.
-
-    `starts`, `roots`: of cells; `lives`: all requests by arrival; `bits`: after the point of a tick.
-    """
-
-    def __init__(self, instance: Instance, starts: list[int], roots: list[int], lives: list[Life], bits: int):
-        self.bits, self.instance, self.starts, self.roots, self.lives = bits, instance, starts, roots, lives
-        self.begins = [life.some.begin for life in lives]
-        #: In each cell the first of some requests in a row, and what a weight of 1 has of them; who is new.
-        self.columns: list[tuple[int, list[int]]] = [(0, [])] * len(roots)
-        self.new: list[list[int]] = [[] for _ in roots]
-        there, watchers, last = [0] * len(roots), sorted(lives, key=lambda life: -life.earliest), 0
-        for k, life in enumerate(lives):
-            while watchers and watchers[-1].earliest <= life.some.begin:
-                other = watchers.pop()
-                for c, weight in zip(other.window, other.weights, strict=True):
-                    there[c] += other.some.times * weight
-                last = max(last, other.window.stop)
-            since = life.some.until + life.first
-            first = bisect_right(starts, since) - 1
-            if first < last:
-                self.new[first].append(k)
-            instance.work.spend(WAIT_STEPS * max(1, last - first))
-            for c in range(first, last):
-                span = starts[c + 1] - max(starts[c], since)
-                if not self.columns[c][1]:
-                    self.columns[c] = k, []
-                head, worths = self.columns[c]
-                instance.work.spend(ZERO_STEPS * (k - head - len(worths)))
-                worths += [0] * (k - head - len(worths))
-                worths.append(((ALL - life.share) * span << bits - OWN_BITS) // max(1, there[c]))
 
 
 def deferral(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
@@ -3287,88 +3376,6 @@ def deferral(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     total += sum(life.some.times * LastMoment(waits, life, step).least() for life in lives)
     whole = step << 2 * ROOT_BITS + bits
     return Fraction(total, whole * instance.scale * sum(instance.kinds.values()))
-
-
-def read_lives(instance: Instance, evidence: Field, piece: Piece, starts: list[int]) -> list[Life]:
-    """All requests, in the order in which their kinds appear.
-
-    Parameters
-    ----------
-    instance : Instance
-    evidence : Field
-    piece : Piece
-    starts : list of int
-        Of cells, and of the time after them.
-    """
-    many, tables = len(instance.kinds), token_tables(instance, piece)
-    groups = evidence["groups"].whole(1, MOST_ROWS)
-    stays, shares = evidence["stays"].integers(many), evidence["shares"].integers(many)
-    require(min(stays) >= 1, "stays: one is below 1")
-    require(all(0 <= share <= ALL for share in shares), f"shares: one is not from 0 to {ALL}")
-    weights = [row.integers(WINDOW_PARTS) for row in evidence["weights"].items()]
-    levels = [[run.integers(2) for run in row.items()] for row in evidence["levels"].items()]
-    require(len(weights) == len(levels) == many, "weights, levels: not as many as kinds of requests")
-    instance.work.spend(many * (REQUEST_STEPS + SIZE_STEPS * groups))
-    lives = []
-    for n, (key, count) in enumerate(instance.kinds.items()):
-        require(all(0 <= weight <= MOST_WEIGHT for weight in weights[n]), "weights: one is out of range")
-        check_levels(levels[n], shares[n], len(starts))
-        some = guest(instance, key, count, piece, tables)
-        i, o, _ = key
-        prompt = piece.beta * i + instance.p1 * (i if instance.spread else i * i)
-        end = some.begin - (-WINDOW_PARTS * stays[n] // STAY_PARTS)
-        window = range(bisect_right(starts, some.begin) - 1, min(len(starts) - 1, bisect_left(starts, end)))
-        instance.work.spend(WINDOW_STEPS * len(window))
-        parts = (max(0, starts[c] - some.begin) * STAY_PARTS // stays[n] for c in window)
-        lives.append(
-            Life(
-                some, some.lone - some.later, prompt, groups_of(some, prompt, i, o, groups, tables),
-                shares[n], window, [weights[n][part] for part in parts], levels[n],
-            )
-        )  # fmt: skip
-    return lives
-
-
-def check_levels(runs: list[list[int]], share: int, cells: int) -> None:
-    """Levels g, each for so many cells: with the share of its own wait they are 1 or more.
-
-    Parameters
-    ----------
-    runs : list of [int, int]
-        Roots of levels, with cells.
-    share, cells : int
-    """
-    require(bool(runs), "levels: a request has none")
-    require(all(cells >= many >= 1 for _, many in runs), "levels: a number of cells is out of range")
-    require(sum(many for _, many in runs) <= cells, "levels: there are more than cells")
-    high_enough = (ALL - share) << 2 * LEVEL_ROOT_BITS
-    sound = all(0 <= root <= MOST_ROOT and root * root * ALL >= high_enough for root, _ in runs)
-    require(sound, "levels: one is so low that waiting pays")
-
-
-def groups_of(some: Guest, prompt: int, i: int, o: int, groups: int, tables: Tables) -> list[WatchedRow]:
-    """The prompt, and later tokens in groups as equal as can be.
-
-    Parameters
-    ----------
-    some : Guest
-    prompt : int
-        Least work of the prompt.
-    i, o : int
-        Its input and output tokens.
-    groups : int
-        At most.
-    tables : Tables
-    """
-    many, last, alone = min(groups, o - 1), i + o - 1, tables.alone
-    cuts = [i + (o - 1) * k // many for k in range(many + 1)] if many else []
-    found = [WatchedRow(0, some.later, 0, prompt)]
-    for a, b in pairwise(cuts):
-        before, after = some.lone - some.later + alone[a] - alone[i], alone[last] - alone[b]
-        found.append(
-            WatchedRow(before, after, tables.roots[b] - tables.roots[a], tables.works[b] - tables.works[a])
-        )
-    return found
 
 
 class LastMoment:

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import pytest
 
+from infermax_opt.checking import work
 from infermax_opt.core.deadline import Deadline
 from infermax_opt.infermax.bounds import _deferral_search
 from infermax_opt.infermax.bounds._deferral_search import PARTS, Choices
@@ -288,22 +289,24 @@ def test_evidence_that_is_none(key: str, value: object, fault: str) -> None:
         check(shown(of), json.loads(json.dumps(certificate)))
 
 
-@pytest.mark.parametrize("share", [0, 1, 1024])
-@pytest.mark.parametrize("stay", [1, 10**12])
-def test_a_checker_ends_soon_on_more_cells_than_it_has_time_for(share: int, stay: int) -> None:
+@pytest.mark.parametrize(("share", "stay"), [(0, 10**12), (1, 1)])
+def test_a_checker_ends_soon_on_more_cells_than_it_has_time_for(
+    share: int, stay: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "MAX_STEPS", 10**7)
     of = visited()
     bound = deferral_bound(of, stop=lambda: True)
     assert bound is not None
-    cells, many = [[1000 * k, 10**6 - k] for k in range(1, 300_000)], len(of.groups)
+    cells, many = [[1000 * k, 10**6 - k] for k in range(1, 200_000)], len(of.groups)
     evidence = {
         **(bound.evidence or {}), "cells": cells, "groups": 64, "stays": [stay] * many,
         "shares": [share] * many, "levels": [[[16, len(cells)]]] * many, "weights": [[1] * PARTS] * many,
     }  # fmt: skip
     certificate = json.loads(json.dumps(certificate_to_json(of, replace(bound, evidence=evidence))))
     begin = time.process_time()
-    with pytest.raises(Rejected):
+    with pytest.raises(work.Exhausted):
         check(shown(of), certificate)
-    assert time.process_time() - begin < 30
+    assert time.process_time() - begin < 10
 
 
 def test_where_a_decode_takes_no_time_there_is_none() -> None:

@@ -1713,6 +1713,20 @@ def in_chunks(fixed: int, chunks: int, square: int, work: int, unit: int) -> int
     return math.isqrt(4 * fixed * square * work // unit)
 
 
+def in_groups(i: int, o: int, groups: int) -> list[tuple[int, int]]:
+    """Later tokens in groups as equal as can be: tokens cached before the first and after the last of each.
+
+    Parameters
+    ----------
+    i, o : int
+        Input and output tokens.
+    groups : int
+        At most.
+    """
+    many = min(groups, o - 1)
+    return list(pairwise(i + (o - 1) * k // many for k in range(many + 1))) if many else []
+
+
 # --- infermax_opt/infermax/checker/keepers.py -----------------------------------------------------
 # Tool of the proof by attainment: what a request does that keeps its limits.
 
@@ -3182,10 +3196,9 @@ def groups_of(some: Guest, prompt: int, i: int, o: int, groups: int, tables: Tab
         At most.
     tables : Tables
     """
-    many, last, alone = min(groups, o - 1), i + o - 1, tables.alone
-    cuts = [i + (o - 1) * k // many for k in range(many + 1)] if many else []
+    last, alone = i + o - 1, tables.alone
     found = [WatchedRow(0, some.later, 0, prompt)]
-    for a, b in pairwise(cuts):
+    for a, b in in_groups(i, o, groups):
         before, after = some.lone - some.later + alone[a] - alone[i], alone[last] - alone[b]
         found.append(
             WatchedRow(before, after, tables.roots[b] - tables.roots[a], tables.works[b] - tables.works[a])
@@ -4344,10 +4357,8 @@ def bunches(i: int, o: int, groups: int, tables: Tables, gains: tuple[list[int],
     gains : tuple of lists of int
         Sums of y and g.
     """
-    many, last = min(groups, o - 1), i + o - 1
-    cuts = [i + (o - 1) * k // many for k in range(many + 1)] if many else []
-    found = []
-    for a, b in pairwise(cuts):
+    last, found = i + o - 1, []
+    for a, b in in_groups(i, o, groups):
         sums = (column[b] - column[a] for column in (tables.fixed, *gains, tables.works))
         found.append(Bunch(tables.alone[a] - tables.alone[i], tables.alone[last] - tables.alone[b], *sums))
     return found

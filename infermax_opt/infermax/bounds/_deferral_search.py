@@ -13,28 +13,25 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from infermax_opt.core.compiled import compiled
 from infermax_opt.core.deadline import time_left
 from infermax_opt.infermax.bounds._fluid import Fluid, fluid_of
+from infermax_opt.infermax.bounds._kernels_deferral import PARTS, STAY_PARTS, WIDEST
 from infermax_opt.infermax.bounds._steps import Steps
 from infermax_opt.infermax.bounds.interaction import ROOT_BITS
 from infermax_opt.infermax.data.instance import Instance
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from infermax_opt.infermax.bounds._deferral_lives import Member
 
-    Floats = npt.NDArray[np.float64]
-    Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 __all__ = ["LEVEL_BITS", "PARTS", "SHARE_BITS", "STAY_PARTS", "WIDEST", "Choices", "good_choices"]
 
-#: Cells after a window that count as one.
-WIDEST = 8
-#: Parts of a window of which each has a weight, and those that make up the stay.
-PARTS, STAY_PARTS = 15, 10
 #: Bits after the point of shares, weights and roots of levels.
 SHARE_BITS, WEIGHT_BITS, LEVEL_BITS = 10, 8, 4
 #: Roots of g that are tried.
@@ -136,8 +133,6 @@ class _Search:
     """
 
     def __init__(self, fluid: Fluid, step: int, members: Sequence[Member]):
-        import numpy as np
-
         self.step, self.whole_ends = step, fluid.ends
         self.starts = np.append(0.0, np.array(fluid.ends, dtype=np.float64) / step)
         self.spans, self.middles = np.diff(self.starts), (self.starts[:-1] + self.starts[1:]) / 2
@@ -174,8 +169,6 @@ class _Search:
 
     def _stays(self, fluid: Fluid) -> Floats:
         """How long each stays: part of that in the fluid, or of that alone if it is longer."""
-        import numpy as np
-
         made = np.append(0.0, np.cumsum(fluid.batches))
         at = np.interp(self.kinds[:, 1], self.starts, made)
         ends = np.interp(at + np.array([some.outputs for some in self.members]), made, self.starts)
@@ -184,8 +177,6 @@ class _Search:
 
     def at(self, part: float) -> Point:
         """The point with this part of the prices of the fluid."""
-        import numpy as np
-
         each = int(WIDTH * len(self.fluid))
         kernel = np.ones(2 * each + 1) / (2 * each + 1)
         smooth = np.convolve(np.pad(self.fluid, each, mode="edge"), kernel, "valid")
@@ -201,8 +192,6 @@ class _Search:
 
     def at_knots(self, slopes: Floats) -> Floats:
         """Slopes with r at the knots, from those with r in cells."""
-        import numpy as np
-
         number = len(self.knots)
         found: Floats = np.zeros(number)
         found += np.bincount(self.before, (1 - self.way) * slopes, number)
@@ -225,8 +214,6 @@ class _Search:
         reach : int
             How many levels to each side of those that were best before are tried.
         """
-        import numpy as np
-
         weights, roots = np.exp(point.weights), self.roots(point)
         self.kinds[:, 7] = point.shares
         slopes, rises, owns = np.zeros(len(roots) + 1), np.zeros_like(weights), np.zeros(len(self.members))
@@ -264,8 +251,6 @@ class _Search:
 
     def climb(self, stop: Callable[[], bool]) -> None:
         """Look for better prices, weights and shares."""
-        import numpy as np
-
         point, steps, length, waited = self.point, Steps(self.point), 1.0, 0
         for _ in range(ROUNDS):
             if self.is_over(stop) or length < LEAST_LENGTH:
@@ -285,8 +270,6 @@ class _Search:
 
     def found(self) -> Choices:
         """The best choices, in whole numbers, for all members as they were given."""
-        import numpy as np
-
         self.value(self.point, len(LEVELS))
         unit = self.step**0.5 * (1 << ROOT_BITS)
         roots = np.floor(self.roots(self.point) * unit).astype(np.int64).tolist()

@@ -59,12 +59,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import pairwise
 
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._deferral_lives import Member, Row, Waits
 from infermax_opt.infermax.bounds._deferral_search import Choices, good_choices
-from infermax_opt.infermax.bounds.interaction import ROOT_BITS, Kind, Prices
+from infermax_opt.infermax.bounds.interaction import ROOT_BITS, Kind, Prices, in_groups
 from infermax_opt.infermax.bounds.least_work import prompt_pairs
 from infermax_opt.infermax.bounds.pieces import best_piece, longest
 from infermax_opt.infermax.data.instance import Instance, RequestType
@@ -134,15 +133,14 @@ class DeferralProof:
         alone = Kind.of(kind, instance, prices)
         first = alone.lone - alone.later
         prompt = ticks.beta[prices.piece] * i + ticks.p1 * prompt_pairs(instance, kind)
-        groups, last, times = min(self.groups, o - 1), i + o - 1, prices.alone
-        cuts = [i + (o - 1) * k // groups for k in range(groups + 1)] if groups else []
+        last, times = i + o - 1, prices.alone
         rows = [Row(0, alone.later, 0, prompt)]
         rows += [
             Row(
                 first + times[a] - times[i], times[last] - times[b],
                 prices.roots[b] - prices.roots[a], prices.works[b] - prices.works[a],
             )
-            for a, b in pairwise(cuts)
+            for a, b in in_groups(i, o, self.groups)
         ]  # fmt: skip
         return Member(
             alone.count, o, alone.begin, alone.until, first, alone.later, prompt, alone.fixed, tuple(rows)

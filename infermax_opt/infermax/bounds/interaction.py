@@ -45,7 +45,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product
 from math import ceil, floor, isqrt
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["InteractionProof", "Kind", "Prices", "in_chunks", "interaction_bound"]
+__all__ = ["InteractionProof", "Kind", "Prices", "in_chunks", "in_groups", "interaction_bound"]
 
 #: Largest KV of a request for which the bound is tried: prices are tabulated by it.
 MAX_SIZE = 2**20
@@ -380,3 +380,17 @@ def in_chunks(fixed: int, chunks: int, square: int, work: int, unit: int) -> int
     if square * work <= fixed * chunks * chunks * unit:
         return chunks * fixed + square * work // (chunks * unit)
     return isqrt(4 * fixed * square * work // unit)
+
+
+def in_groups(i: int, o: int, groups: int) -> list[tuple[int, int]]:
+    """Later tokens in groups as equal as can be: tokens cached before the first and after the last of each.
+
+    Parameters
+    ----------
+    i, o : int
+        Input and output tokens.
+    groups : int
+        At most.
+    """
+    many = min(groups, o - 1)
+    return list(pairwise(i + (o - 1) * k // many for k in range(many + 1))) if many else []

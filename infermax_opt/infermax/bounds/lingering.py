@@ -80,7 +80,15 @@ from typing import NamedTuple
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._lingering_search import Setting, good_prices
 from infermax_opt.infermax.bounds._lingering_windows import Window, present_in
-from infermax_opt.infermax.bounds.interaction import ROOT_BITS, THETA_BITS, Kind, Prices, falls, in_chunks
+from infermax_opt.infermax.bounds.interaction import (
+    ROOT_BITS,
+    THETA_BITS,
+    Kind,
+    Prices,
+    falls,
+    in_chunks,
+    in_groups,
+)
 from infermax_opt.infermax.bounds.pieces import best_piece, longest
 from infermax_opt.infermax.data.instance import Instance
 
@@ -203,14 +211,13 @@ class LingeringProof:
         """The later tokens of a request, in groups as equal as can be."""
         alone, fixed, works = self.prices.alone, self.prices.fixed, self.prices.works
         roots, gains = self._sums
-        groups, last = min(self.groups, o - 1), i + o - 1
-        cuts = [i + (o - 1) * k // groups for k in range(groups + 1)] if groups else []
+        last = i + o - 1
         return [
             Row(
                 alone[a] - alone[i], alone[last] - alone[b], fixed[b] - fixed[a], roots[b] - roots[a],
                 gains[b] - gains[a], works[b] - works[a],
             )
-            for a, b in pairwise(cuts)
+            for a, b in in_groups(i, o, self.groups)
         ]  # fmt: skip
 
     def setting(self) -> Setting:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from itertools import pairwise
 from typing import NamedTuple
 
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
-from infermax_opt.infermax.checker.guests import Guest, Tables, guest, token_tables
+from infermax_opt.infermax.checker.guests import Guest, Tables, guest, in_groups, token_tables
 from infermax_opt.infermax.checker.instance import REQUEST_STEPS, SIZE_STEPS, Instance
 from infermax_opt.infermax.checker.pieces import Piece
 
@@ -159,10 +158,9 @@ def groups_of(some: Guest, prompt: int, i: int, o: int, groups: int, tables: Tab
         At most.
     tables : Tables
     """
-    many, last, alone = min(groups, o - 1), i + o - 1, tables.alone
-    cuts = [i + (o - 1) * k // many for k in range(many + 1)] if many else []
+    last, alone = i + o - 1, tables.alone
     found = [WatchedRow(0, some.later, 0, prompt)]
-    for a, b in pairwise(cuts):
+    for a, b in in_groups(i, o, groups):
         before, after = some.lone - some.later + alone[a] - alone[i], alone[last] - alone[b]
         found.append(
             WatchedRow(before, after, tables.roots[b] - tables.roots[a], tables.works[b] - tables.works[a])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from infermax_opt.infermax.checker.instance import SIZE_STEPS, Instance
@@ -100,3 +100,17 @@ def in_chunks(fixed: int, chunks: int, square: int, work: int, unit: int) -> int
     if square * work <= fixed * chunks**2 * unit:
         return chunks * fixed + square * work // (chunks * unit)
     return math.isqrt(4 * fixed * square * work // unit)
+
+
+def in_groups(i: int, o: int, groups: int) -> list[tuple[int, int]]:
+    """Later tokens in groups as equal as can be: tokens cached before the first and after the last of each.
+
+    Parameters
+    ----------
+    i, o : int
+        Input and output tokens.
+    groups : int
+        At most.
+    """
+    many = min(groups, o - 1)
+    return list(pairwise(i + (o - 1) * k // many for k in range(many + 1))) if many else []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from infermax_opt.checking.errors import require
 from infermax_opt.checking.fields import Field
-from infermax_opt.infermax.checker.guests import ROOT_BITS, Tables, guest, in_chunks, token_tables
+from infermax_opt.infermax.checker.guests import ROOT_BITS, Tables, guest, in_chunks, in_groups, token_tables
 from infermax_opt.infermax.checker.instance import SIZE_STEPS, Instance
 from infermax_opt.infermax.checker.interaction import THETA_BITS, Cells
 from infermax_opt.infermax.checker.pieces import Piece
@@ -108,10 +108,8 @@ def bunches(i: int, o: int, groups: int, tables: Tables, gains: tuple[list[int],
     gains : tuple of lists of int
         Sums of y and g.
     """
-    many, last = min(groups, o - 1), i + o - 1
-    cuts = [i + (o - 1) * k // many for k in range(many + 1)] if many else []
-    found = []
-    for a, b in pairwise(cuts):
+    last, found = i + o - 1, []
+    for a, b in in_groups(i, o, groups):
         sums = (column[b] - column[a] for column in (tables.fixed, *gains, tables.works))
         found.append(Bunch(tables.alone[a] - tables.alone[i], tables.alone[last] - tables.alone[b], *sums))
     return found

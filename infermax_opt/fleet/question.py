@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from math import ceil
 from typing import Any, NamedTuple
 
 from infermax_opt.core.checks import checked_decimal
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import Number
+from infermax_opt.fleet.checker.machine import later_ticks, prompt_ticks
 from infermax_opt.fleet.checker.question import Asked, question_hash
 from infermax_opt.fleet.machine import machine_of
 from infermax_opt.infermax.data.instance import Instance, Request, RequestGroup, ServiceLevel
@@ -123,6 +124,14 @@ class FleetQuestion:
     def asked(self) -> list[Asked]:
         """The requests as a certificate speaks of them."""
         return [(r.arrival, r.input_tokens, r.output_tokens, r.terms.slo.limits) for r in self.everyone]
+
+    @cached_property
+    def least_ticks(self) -> list[tuple[int, int]]:
+        """What each request takes at least, alone: for its first token, and for the later ones."""
+        machine = machine_of(self.workload)
+        first = cache(lambda prompt: prompt_ticks(machine, prompt))
+        sizes = ((r.input_tokens, r.output_tokens) for r in self.workload.requests)
+        return [(first(prompt), later_ticks(machine, prompt, 2, outputs)) for prompt, outputs in sizes]
 
     @cached_property
     def sha256(self) -> str:

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from infermax_opt.core.exact import decimal_text, figures_text
-from infermax_opt.fleet.checker.machine import later_ticks, prompt_ticks
-from infermax_opt.fleet.machine import machine_of
 from infermax_opt.fleet.question import FleetQuestion
 
 __all__ = ["NAMED", "reasons"]
@@ -29,13 +27,12 @@ def reasons(question: FleetQuestion, lost: Sequence[int], lines: Mapping[str, in
     lines : mapping of str to int
         Line of each request in the trace, by its id.
     """
-    machine, unit = machine_of(question.workload), question.workload.cost.ticks_per_second
+    unit = question.workload.cost.ticks_per_second
     found = [f"request {one.request.id!r} ({one.line}): {one.reason}" for one in question.unfit[:NAMED]]
     for i in lost[: NAMED - len(found)]:
         request, slo = question.workload.requests[i], question.levels[i]
-        first = Fraction(prompt_ticks(machine, request.input_tokens), unit)
+        first, later = (Fraction(ticks, unit) for ticks in question.least_ticks[i])
         steps = request.output_tokens - 1
-        later = Fraction(later_ticks(machine, request.input_tokens, 2, request.output_tokens), unit)
         tokens = f"{request.input_tokens} input, {request.output_tokens} output tokens"
         told = f"request {request.id!r} (line {lines[request.id]}; {tokens})"
         if slo.ttft is not None and first > slo.ttft:

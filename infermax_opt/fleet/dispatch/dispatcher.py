@@ -116,8 +116,9 @@ class Dispatcher:
         self._outputs = np.array([r.output_tokens for r in requests], np.int64)
         self.order = np.array(sorted(range(len(requests)), key=lambda i: requests[i].arrival), np.int64)
         self.first, self.last, self.started = 0, len(requests), tuple[State, ...]()
-        self._due = due = Limits(question)
+        self._due, due = Limits(question), Limits(question, wary=True)
         self._first_due, self._last_due = due.arrival + np.minimum(due.ttft, due.e2e), due.arrival + due.e2e
+        self._tpot = due.tpot
         self._cost = workload.cost.columns
         self._limits = (
             system.kv_capacity, system.max_batch_tokens, system.max_prefill_tokens,
@@ -273,7 +274,7 @@ class Dispatcher:
         given[list(refused)] = 0
         jobs = state.Jobs(
             self.inputs, self._outputs, self._due.arrival, self.order, given.copy(),
-            first_due=self._first_due, last_due=self._last_due.copy(), tpot=self._due.tpot,
+            first_due=self._first_due, last_due=self._last_due.copy(), tpot=self._tpot,
             done=np.zeros(n, np.int64), made=np.zeros(n, np.int64), route=np.full(n, -1, np.int64),
             first=np.zeros(n), last=np.full(n, inf),
         )  # fmt: skip

@@ -151,27 +151,38 @@ def _limits_of(question: FleetQuestion, name: str) -> Any:
 class Limits:
     """The limits of all requests of a question, to see who misses.
 
+    They are raised by a hair, so that rounded clocks are not late for who meets one exactly; the exact replay
+    says who does.
+
     Parameters
     ----------
     question : FleetQuestion
+    wary : bool
+        Lower them by a hair instead, but where a request needs all of its time: for who fills the time up to
+        a limit, and has to keep it in the replay, too.
 
     Attributes
     ----------
     arrival, ttft, tpot, e2e : array of float, (n,)
-        Seconds; `FOREVER` where there is no limit.  Limits are raised by a hair, so that rounded clocks are
-        not late for who meets one exactly; the exact replay says who does.
+        Seconds; `FOREVER` where there is no limit.
     """
 
-    def __init__(self, question: FleetQuestion):
+    def __init__(self, question: FleetQuestion, *, wary: bool = False):
         import numpy as np
 
         requests = question.workload.requests
         self.arrival = np.array([float(r.arrival) for r in requests])
-        hair = ROUNDING * (1 + self.arrival)
-        self.ttft, self.tpot, self.e2e = (
-            (1 + ROUNDING) * _limits_of(question, name) + hair for name in ("ttft", "tpot", "e2e")
-        )
         self._steps = np.array([r.output_tokens - 1 for r in requests], np.int64)
+        ttft, tpot, e2e = (_limits_of(question, name) for name in ("ttft", "tpot", "e2e"))
+        times, shared = np.array([ttft, tpot * self._steps, e2e]), np.maximum(1, self._steps)
+        hairs = np.where(times < FOREVER, ROUNDING * (1 + self.arrival + times), 0.0)
+        raised = times + hairs
+        if wary:
+            unit = question.workload.cost.ticks_per_second
+            first, later = np.array(question.least_ticks, dtype=float).T / unit
+            raised = np.where(times - hairs >= [first, later, first + later], times - hairs, raised)
+        self.ttft, later, self.e2e = raised
+        self.tpot = np.where(self._steps > 0, later / shared, FOREVER)
 
     def late(self, route: Any, first: Any, last: Any) -> Any:
         """Whether each request misses its service level.

@@ -358,7 +358,8 @@ def test_no_module_imports_itself_around_a_corner() -> None:
     graph = networkx.DiGraph()
     for name in own(MODULES):
         graph.add_edges_from((name, other) for other in imported(name) if other in MODULES)
-    assert list(networkx.simple_cycles(graph)) == []
+    # To list cycles takes seconds, to see that there is none does not.
+    assert networkx.is_directed_acyclic_graph(graph) or list(networkx.simple_cycles(graph)) == []
 
 
 @pytest.mark.parametrize("wing", list(WINGS))

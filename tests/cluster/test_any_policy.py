@@ -22,7 +22,7 @@ from tests.placement.oracle import fewest_workers, tiny_placement
 
 
 def test_no_bound_exceeds_the_fewest_of_all_placements() -> None:
-    kinds, seeds = Counter[tuple[str, bool]](), campaign(300, 5_000)
+    kinds, seeds = Counter[tuple[str, bool]](), campaign(160, 5_000)
     for seed in seeds:
         rng = random.Random(seed)
         stream = saving_stream(rng) if seed % 3 else tight_stream(rng, requests=6 if seed % 4 == 0 else 5)
@@ -119,7 +119,7 @@ def test_fewest_at_every_heartbeat() -> None:
 
 
 def test_exhaustive_search_is_exact() -> None:
-    placed, busy, split, seeds = 0, 0, 0, campaign(200, 800)
+    placed, busy, split, seeds = 0, 0, 0, campaign(100, 800)
     for seed in seeds:
         instance = tiny_placement(random.Random(seed))
         least = fewest_workers(instance)

@@ -149,7 +149,7 @@ for path in sys.argv[2:]:
         assert check.ok, (path, name)
         about[name] = str(check.objective)
     about["bounds"] = sorted(f"{one.source}: {one.value}" for one in infermax_opt.bound(instance))
-    result = infermax_opt.solve(instance, time_limit=1)
+    result = infermax_opt.solve(instance, time_limit=0.4)
     assert infermax_opt.verify(instance, result).ok, path
     if result.gap == 0:
         about["optimum"] = str(result.upper.value)
@@ -192,7 +192,7 @@ def test_plain_python_finds_the_same(tmp_path: Path) -> None:
 def test_a_table_in_plain_python(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['numba'] = None\n")
     done = subprocess.run(
-        [sys.executable, "-m", "infermax_opt", "table", "paper-csp", "--limit-rows", "2", "--time-limit", "2",
+        [sys.executable, "-m", "infermax_opt", "table", "paper-csp", "--limit-rows", "2", "--time-limit", "1",
          "-o", str(tmp_path / "table")],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
         capture_output=True, text=True, check=False,

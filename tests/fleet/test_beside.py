@@ -133,7 +133,7 @@ def timed(instance: Instance, schedule: Schedule) -> list[RequestGroup]:
 
 
 @pytest.mark.parametrize("made", [planted, dense])
-@in_blocks(campaign(96, 8_000), 60)
+@in_blocks(campaign(32, 8_000), 60)
 def test_no_window_demands_more_than_the_machines_that_do_it(seeds: range, made: Any) -> None:
     more = nearly = 0
     for seed in seeds:
@@ -172,7 +172,7 @@ def close(seed: int) -> FleetQuestion:
 
 
 @pytest.mark.parametrize("made", [tiny_fleet, close])
-@in_blocks(campaign(48, 5_000), 40)
+@in_blocks(campaign(24, 5_000), 40)
 def test_no_bound_exceeds_the_optimum(seeds: range, made: Any) -> None:
     known = met = 0
     for seed, question, best in decided(seeds, made):

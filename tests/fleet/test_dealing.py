@@ -112,7 +112,7 @@ def test_a_share_is_reached_where_requests_are_dealt(monkeypatch: pytest.MonkeyP
     for name, value in (("ALL", few), ("AGAIN", 0), ("TRIES", 0), ("WIDTHS", ((1, 9.0),))):
         monkeypatch.setattr(planned, name, value)
     found, told = 0, list[str]()
-    for seed, percent in product(range(6), range(65, 96, 10)):
+    for seed, percent in product(campaign(1, 40, first=1), range(65, 96, 10)):
         question = replace(served(seed), share=Fraction(percent, 100))
         monkeypatch.setattr(planned, "DEAL", 0.0)
         if planned.planned_with(question, 1) is not None:

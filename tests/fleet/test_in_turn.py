@@ -52,7 +52,7 @@ def crowded(seed: int) -> FleetQuestion:
 
 
 @pytest.mark.parametrize("made", [tiny_fleet, crowded])
-@in_blocks(campaign(48, 5_000), 40)
+@in_blocks(campaign(24, 5_000), 40)
 def test_no_number_that_is_enough_is_too_few(seeds: range, made: Any) -> None:
     proved = met = 0
     for seed, question, best in decided(seeds, made):

@@ -77,7 +77,7 @@ def test_who_was_taken_before_stays_on_its_machine() -> None:
     assert stayed
 
 
-@in_blocks(campaign(8, 200), 4)
+@in_blocks(campaign(4, 200), 4)
 def test_each_window_keeps_its_share(seeds: range) -> None:
     for seed in seeds:
         question, told = served(seed), list[str]()
@@ -104,7 +104,7 @@ def test_windows_take_only_so_many_machines(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(room._Fleet, "_settled", noted)
     checked = 0
-    for seed in range(6):
+    for seed in campaign(3, 30):
         question = served(seed)
         parts = [part._replace(spare=4) for part in parts_of(question, 15)]
         found = planned_windows(question, parts)
@@ -116,7 +116,7 @@ def test_windows_take_only_so_many_machines(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_one_window_is_the_whole_trace() -> None:
-    for seed in range(6):
+    for seed in campaign(1, 30):
         question = replace(served(seed), share=Fraction(7, 10))
         bound = pooled_bound(question)
         found = fewest_planned(question, bound, None)
@@ -129,7 +129,7 @@ def test_one_window_is_the_whole_trace() -> None:
         assert windows[0][0] >= found.machines - 1
 
 
-@in_blocks(campaign(20, 1_000), 10)
+@in_blocks(campaign(8, 1_000), 8)
 def test_windows_of_tiny_fleets_lie_above_their_bounds(seeds: range) -> None:
     for seed in seeds:
         question = tiny_fleet(seed)

@@ -68,7 +68,7 @@ def random_proofs(certificate: dict[str, Any], rng: random.Random) -> Iterator[d
         yield {**certificate, "windows": windows, "groups": rng.randint(1, 3)}
 
 
-@in_blocks(campaign(48, 5_000), 40)
+@in_blocks(campaign(24, 5_000), 40)
 def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     found = [pair for pair in map(met, seeds) if pair is not None]
     assert len(found) > len(seeds) / 2

@@ -69,7 +69,7 @@ def test_who_arrives_together_does_so_at_every_rate() -> None:
 
 
 def test_both_rates_of_a_stream() -> None:
-    question = stream(3, 120)
+    question = stream(3, 60)
     found = sustained(lambda rate: faster(question, rate), 2, Fraction(1), ("sarathi",))
     assert found.lower is not None
     assert found.upper is not None

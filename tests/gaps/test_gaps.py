@@ -235,7 +235,7 @@ def test_a_proved_result_leaves_nothing_to_gain(tmp_path: Path) -> None:
     write_result(write_with_certificate(instance, api.solve(instance, time_limit=20), path), path)
     done = invoke(TOY, path, "--metric", "makespan", "--json")
     assert done.exit_code == 0, done.output
-    row = json.loads(done.output)["instances"][0]["runs"][0]["metrics"]["makespan"]
+    row = json.loads(done.stdout)["instances"][0]["runs"][0]["metrics"]["makespan"]
     assert float(row["gap"]) < 0.05
 
 
@@ -341,7 +341,7 @@ def test_where_the_time_above_the_bound_goes(tmp_path: Path) -> None:
         "--plot", tmp_path / "gap.svg",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    group = json.loads(done.output, parse_float=Fraction)["instances"][0]
+    group = json.loads(done.stdout, parse_float=Fraction)["instances"][0]
     bound = Fraction(group["lower_bounds"]["makespan"]["value"])
     for some in group["explained"]:
         parts = some["parts"]
@@ -361,7 +361,7 @@ def test_a_file_of_batches_is_replayed_too(tmp_path: Path) -> None:
     trace.write_text(json.dumps(chrome_trace(instance, schedule)))
     done = invoke(TOY, trace, "--metric", "makespan", "--explain", "--json")
     assert done.exit_code == 0, done.output
-    group = json.loads(done.output)["instances"][0]
+    group = json.loads(done.stdout)["instances"][0]
     (found,) = group["runs"]
     makespan = float(api.verify(instance, schedule).metrics.makespan)
     assert float(found["metrics"]["makespan"]["value"]) == pytest.approx(makespan)
@@ -379,7 +379,7 @@ def test_batches_are_replayed_though_prompts_look_longer_than_they_are(tmp_path:
     trace.write_text(json.dumps(chrome_trace(instance, api.schedule(instance, "sarathi"))))
     done = invoke(tmp_path / "drops.json", trace, "--metric", "makespan", "--json")
     assert done.exit_code == 0, done.output
-    (found,) = json.loads(done.output)["instances"][0]["runs"]
+    (found,) = json.loads(done.stdout)["instances"][0]["runs"]
     assert found["format"].endswith("its batches replayed")
     makespan = float(api.verify(instance, api.schedule(instance, "sarathi")).metrics.makespan)
     assert float(found["metrics"]["makespan"]["value"]) == pytest.approx(makespan)
@@ -407,7 +407,7 @@ def test_bounds_of_a_band_are_those_of_the_fastest_machine(
     done = invoke(TOY, tmp_path / "vllm.json", "--metric", "makespan", "--band", band, "--json")
     assert done.exit_code == (0 if low else 2), done.output
     if low is not None:
-        group = json.loads(done.output)["instances"][0]
+        group = json.loads(done.stdout)["instances"][0]
         scoring = problem_of(read_instance(TOY)).scoring
         fast = api.bound(scoring.scaled(read_instance(TOY), Fraction(low)), time_limit=2)
         assert float(group["lower_bounds"]["makespan"]["value"]) == pytest.approx(float(fast[0].value))
@@ -433,7 +433,7 @@ def test_a_certificate_of_a_band(tmp_path: Path) -> None:
     done = runner.invoke(cli, ["bound", *words, "--time-limit", "3", "--certificate", proof, "--json"])
     assert done.exit_code == 0, done.output
     nominal = api.bound(read_instance(TOY), time_limit=3)[0].value
-    value = Fraction(json.loads(done.output, parse_float=str)["lower_bounds"][0]["value"])
+    value = Fraction(json.loads(done.stdout, parse_float=str)["lower_bounds"][0]["value"])
     assert float(value) == pytest.approx(float(nominal) * 0.9, rel=1e-3)
     assert runner.invoke(cli, ["check", *words, proof]).exit_code == 0
     assert runner.invoke(cli, ["check", TOY, proof]).exit_code == 1

@@ -18,6 +18,7 @@ from infermax_opt.infermax.planners.admission import _kernel, _loops, _spread_ke
 from infermax_opt.infermax.planners.admission.planner import ANY, AdmissionPlanner, Choice
 from infermax_opt.infermax.replay.metrics import objective_value
 from infermax_opt.infermax.schedulers.presets import PRESETS
+from tests.campaign import campaign
 from tests.infermax.tiny import cost_model, tiny
 from tests.infermax.waiting import OBJECTIVES, waiting
 from tests.support import PAPER
@@ -79,7 +80,7 @@ def test_batches_that_are_taken_at_once_are_those_that_come_one_by_one(
 
     monkeypatch.setattr(_loops, "_loop", lambda: _kernel.admission_loop)
     monkeypatch.setattr(_loops, "_spread_loop", lambda: _spread_kernel.spread_loop)
-    for seed in range(120):
+    for seed in campaign(40, 120):
         planner = AdmissionPlanner(crowded(seed), seed=seed)
         choices = list(itertools.islice(planner._choices(), 12, 40, 5))
         if planner._may_spread:

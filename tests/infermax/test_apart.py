@@ -43,7 +43,7 @@ def some_evidence(rng: random.Random, pieces: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("make", [scarce, slow], ids=lambda make: make.__name__)
-@in_blocks(campaign(100, 5_000), 100)
+@in_blocks(campaign(50, 5_000), 100)
 def test_never_above_the_optimum(seeds: range, make: Any) -> None:
     """Nor is what other evidence proves."""
     found = 0

@@ -50,7 +50,7 @@ options = st.builds(
 )  # fmt: skip
 
 
-@examples(300, 6000)
+@examples(120, 6000)
 @given(
     instance=instances(arrivals=False, max_requests=8, max_tokens=20),
     options=options,

@@ -82,7 +82,7 @@ def least_latency(of: Instance) -> Fraction:
     return alpha * Fraction(best[0], len(todo))
 
 
-@in_blocks(campaign(36, 5_000), 36)
+@in_blocks(campaign(9, 5_000), 36)
 def test_no_bound_exceeds_the_best_start_rounds(seeds: range) -> None:
     shares = []
     for seed in seeds:

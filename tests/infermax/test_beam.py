@@ -126,7 +126,8 @@ def test_the_last_token_of_a_sliced_refill_is_a_decode_step() -> None:
 
 def test_optimal_on_most_tiny_instances() -> None:
     optimal = seen = 0
-    for seed in range(300, 400):
+    seeds = campaign(50, 100, first=300)
+    for seed in seeds:
         instance = tiny(seed)
         found = [value(instance, schedule) for _, schedule in beam_plans(instance)]
         if found:
@@ -134,7 +135,7 @@ def test_optimal_on_most_tiny_instances() -> None:
             if answer is not None:
                 seen += 1
                 optimal += answer
-    assert seen >= 40
+    assert seen >= 0.4 * len(seeds)
     assert optimal >= 0.5 * seen
 
 
@@ -223,7 +224,7 @@ def test_plain_python_warns_of_nothing() -> None:
         "import sys; sys.modules['numba'] = None\n"
         "from tests.support import case\n"
         "from infermax_opt.infermax.planners.beam.beam import beam_search\n"
-        "assert beam_search(case(12, 4, 6, 30)) is not None\n"
+        "assert beam_search(case(6, 4, 6, 30)) is not None\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False

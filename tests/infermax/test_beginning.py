@@ -64,7 +64,7 @@ def test_the_cheapest_life_is_the_cheapest_of_all(seeds: range) -> None:
         assert cheapest_life(i, o, rest, kv, worth) == by_enumeration(i, o, rest, kv, worth), seed
 
 
-@in_blocks(campaign(100, 5_000), 100)
+@in_blocks(campaign(40, 5_000), 100)
 def test_never_above_the_optimum(seeds: range) -> None:
     """Nor is what other prices prove."""
     found = stronger = tried = 0

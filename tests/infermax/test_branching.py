@@ -66,7 +66,7 @@ def cost(rng: random.Random) -> CostModel:
     return CostModel(batch, decode, (rng.choice(["0", "0.3", "5"]), "0"), rng.choice(["square", "exact"]))
 
 
-@in_blocks(campaign(36, 6_000), 60)
+@in_blocks(campaign(18, 6_000), 60)
 def test_no_bound_exceeds_the_optimum(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     tight = 0
     for seed in seeds:
@@ -188,7 +188,7 @@ def test_comes_after_the_others() -> None:
 
 CHANGED = {
     "evictions": case(4, 2, 4, 9),
-    "kept": case(4, 10, 4, 40, preemption=False),
+    "kept": case(4, 6, 4, 24, preemption=False),
     "presence": case(3, 3, 3, 9, cost=CostModel([("1", "0.1")], ("0.5", "0.01"), ("2", "0.1"))),
 }
 
@@ -210,7 +210,7 @@ def test_changed_certificates_prove_nothing_false(name: str) -> None:
 
 def mutants(original: dict[str, Any], rng: random.Random) -> Any:
     """Certificates with one change each: of prices, boxes, limits, numbers of batches, nodes and trees."""
-    for _ in range(size(50, 250)):
+    for _ in range(size(20, 250)):
         mutant = copy.deepcopy(original)
         trees = mutant["evidence"]["trees"]
         tree = rng.choice(trees)

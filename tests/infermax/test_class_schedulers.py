@@ -32,7 +32,7 @@ from tests.campaign import examples
 from tests.infermax.strategies import aimed, instances
 
 NAMES = st.sampled_from(sorted(CLASSED))
-MANY = examples(150, 20_000)
+MANY = examples(80, 20_000)
 #: One second a batch, 0.1 s a token; nothing else.
 COST = CostModel([("1", "0.1")], ("0", "0"), ("0", "0"))
 WIDE = System(1_000, 1_000, 1_000)

@@ -91,7 +91,7 @@ def test_every_batch_costs_what_the_potential_grows_by_or_more() -> None:
 
 
 def test_better_than_the_beam_over_requests() -> None:
-    instance = cell(300, 2, 12, 100)
+    instance = cell(150, 2, 12, 100)
     others = [value(instance, run_scheduler(instance, name)) for name in scheduler_names()]
     beam = beam_search(instance)
     assert beam is not None
@@ -101,7 +101,7 @@ def test_better_than_the_beam_over_requests() -> None:
 
 
 def test_plans_get_better_and_start_below_what_is_known() -> None:
-    instance = cell(150, 2, 12, 100)
+    instance = cell(60, 2, 12, 100)
     values = [value(instance, schedule) for _, schedule in count_plans(instance)]
     assert values == sorted(values, reverse=True)
     assert len(values) > 1

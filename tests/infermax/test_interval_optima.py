@@ -91,7 +91,7 @@ def machines(low: list[int], high: list[int], rng: random.Random) -> list[list[i
     return drawn + [low[:k] + high[k:] for k in range(len(low) + 1)]
 
 
-@in_blocks(campaign(72, 6_000), 60)
+@in_blocks(campaign(36, 6_000), 60)
 def test_worst_cases_of_any_schedule(seeds: range) -> None:
     tried = 0
     for seed in seeds:

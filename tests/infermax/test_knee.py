@@ -77,7 +77,7 @@ def some_evidence(rng: random.Random, pieces: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("make", [scarce, slow], ids=lambda make: make.__name__)
-@in_blocks(campaign(100, 5_000), 100)
+@in_blocks(campaign(50, 5_000), 100)
 def test_never_above_the_optimum(seeds: range, make: Any) -> None:
     """Nor is what other evidence proves."""
     found = 0
@@ -101,8 +101,8 @@ def test_never_above_the_optimum(seeds: range, make: Any) -> None:
 
 
 def test_better_than_the_ramp_at_times() -> None:
-    made = [(knee_bound(instance), ramp_bound(instance)) for instance in map(scarce, range(200))]
-    assert sum(k is not None and (r is None or k.value > r.value) for k, r in made) > 20
+    made = [(knee_bound(instance), ramp_bound(instance)) for instance in map(scarce, campaign(80, 200))]
+    assert sum(k is not None and (r is None or k.value > r.value) for k, r in made) > len(made) / 10
 
 
 def proves(instance: Instance, evidence: dict[str, Any], value: Fraction) -> None:

@@ -31,9 +31,14 @@ def cell() -> object:
     return found.build()
 
 
-def test_the_search_beside_solve_finds_what_bound_finds(cell) -> None:  # type: ignore[no-untyped-def]
+@pytest.fixture(scope="module")
+def alone(cell) -> LowerBound:  # type: ignore[no-untyped-def]
+    """What `bound` finds for it."""
+    return api.bound(cell, time_limit=60)[0]
+
+
+def test_the_search_beside_solve_finds_what_bound_finds(cell, alone: LowerBound) -> None:  # type: ignore[no-untyped-def]
     """It has a process of its own and the same time, so `solve` reports no weaker bound."""
-    alone = api.bound(cell, time_limit=60)[0]
     search = BoundProcess(cell, None)
     best = max(search.found(None), key=lambda bound: bound.value)
     search.end()
@@ -41,8 +46,8 @@ def test_the_search_beside_solve_finds_what_bound_finds(cell) -> None:  # type: 
     assert check_evidence(cell, best) == best.value
 
 
-def test_a_bound_found_before_counts(cell, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    known = api.bound(cell, time_limit=60)[0]
+def test_a_bound_found_before_counts(cell, alone: LowerBound, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    known = alone
     result = api.solve(cell, bounds=[known], warm_start="vllm", solver="search", time_limit=0.2)
     assert result.lower is not None
     assert result.lower.value >= known.value

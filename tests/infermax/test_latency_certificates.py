@@ -20,7 +20,7 @@ from infermax_opt.infermax.checker.interaction import next_lower
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.exact.staged import staged_search
-from tests.campaign import campaign, in_blocks
+from tests.campaign import campaign, in_blocks, size
 from tests.infermax.tiny import tiny
 from tests.infermax.waiting import waiting
 from tests.support import certificate_to_json, check_evidence
@@ -60,7 +60,7 @@ def now_and_then(calls: int) -> Callable[[], bool]:
     return lambda: next(count) % calls == 0
 
 
-@in_blocks(campaign(28, 5_000), 12)
+@in_blocks(campaign(12, 5_000), 12)
 def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     closest, seen = Fraction(0), set[str]()
     for seed in seeds:
@@ -87,7 +87,7 @@ def shown(of: Instance) -> dict[str, object]:
 
 def altered(evidence: dict[str, Any], rng: random.Random) -> Iterator[dict[str, Any]]:
     """The evidence with one number changed, doubled or dropped, or a list cut, swapped or grown."""
-    for _ in range(60):
+    for _ in range(size(24, 60)):
         changed = copy.deepcopy(evidence)
         spots = list(places(changed))
         holder, key = rng.choice(spots)

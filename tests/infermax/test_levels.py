@@ -19,6 +19,7 @@ from infermax_opt.infermax.checker.levels import MOST_MEMBERS
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
+from tests.campaign import one_in, size
 from tests.infermax.occupancy_adversary import signed
 from tests.infermax.test_many_bounds import submit
 from tests.support import FLAT, PAPER, case, certificate_to_json, check_evidence, few
@@ -258,7 +259,7 @@ def test_changed_prices_prove_nothing_false(name: str) -> None:
     original = certificate_to_json(instance, bound)
     worth, refused = original["evidence"]["prices"]["worth"], 0
     for place in range(len(worth) + 1):
-        for change in (sign * 10**power for power in range(10) for sign in (1, -1)):
+        for change in (sign * 10**power for power in one_in(2, range(10)) for sign in (1, -1)):
             mutant = copy.deepcopy(original)
             prices = mutant["evidence"]["prices"]
             prices.setdefault("idle", 0)  # where it is nothing, it stands for nothing
@@ -269,7 +270,7 @@ def test_changed_prices_prove_nothing_false(name: str) -> None:
             for claim in (bound.value, bound.value + Fraction(1, 10**20), best + Fraction(1, 10**20)):
                 mutant["lower_bound"] = f"{claim.numerator}/{claim.denominator}"
                 refused += judged(instance, mutant, best)
-    assert refused > 60
+    assert refused > size(30, 60)
 
 
 def judged(instance: Instance, mutant: dict[str, Any], best: Fraction) -> bool:

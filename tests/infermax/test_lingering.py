@@ -177,7 +177,7 @@ def test_shares_of_its_own_for_each_request_prove_more_than_one_for_all() -> Non
     evidence = bound.evidence or {}
     proof = LingeringProof(of, prices, evidence["unit"], evidence["groups"])
     assert min(evidence["shares"]) < max(evidence["shares"]) == evidence["theta"]
-    for share in range(1, evidence["theta"], 20):
+    for share in range(1, evidence["theta"], 40):
         same = [share] * len(evidence["stays"])
         assert proof.bound(evidence["theta"], evidence["cells"], evidence["stays"], same).value < bound.value
 
@@ -196,12 +196,13 @@ def test_one_share_for_all_proves_as_much_said_or_not_where_windows_end_with_cel
 
 
 def test_the_search_ends_before_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    lingering_bound(crowd(4))  # compiles
     monkeypatch.setattr(_lingering_search, "ROUNDS", 10**6)
     monkeypatch.setattr(_lingering_search, "PATIENCE", 10**6)
     begin = time.monotonic()
-    bound = lingering_bound(crowd(), stop=Deadline(8))
+    bound = lingering_bound(crowd(), stop=Deadline(5))
     assert bound is not None
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 5
 
 
 def test_a_window_that_is_far_too_long_takes_back_what_it_gives() -> None:

@@ -37,7 +37,7 @@ def slack(instance: Instance, lives: Lives, draw: st.DataObject) -> Lives:
     return lives
 
 
-@examples(60, 3000)
+@examples(30, 3000)
 @given(
     data=st.data(),
     lengths=st.lists(

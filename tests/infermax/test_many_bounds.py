@@ -89,7 +89,7 @@ def crowd(seed: int) -> Instance:
     return Instance(f"crowd-{seed}", tuple(groups), system, cost_model(rng), policy)
 
 
-@in_blocks(campaign(36, 5_000), 60)
+@in_blocks(campaign(15, 5_000), 60)
 def test_no_bound_exceeds_the_optimum(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     searched = 0
     for seed in seeds:

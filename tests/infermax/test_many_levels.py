@@ -86,7 +86,7 @@ def test_no_bound_exceeds_the_optimum(seeds: range) -> None:
     assert found > len(seeds)
 
 
-@in_blocks(campaign(48, 6_000), 60)
+@in_blocks(campaign(24, 6_000), 60)
 def test_batches_charged_in_full_cost_no_more_than_they_do(seeds: range) -> None:
     """On levels of one token, reached at once and by way of wider ones."""
     for seed in seeds:

@@ -21,7 +21,7 @@ from tests.infermax.tiny import tiny
 from tests.support import case, certificate_to_json, check_evidence, few
 
 
-@in_blocks(campaign(36, 2_000), 18)
+@in_blocks(campaign(18, 2_000), 18)
 def test_the_strongest_prices_do_not_exceed_the_optimum(seeds: range) -> None:
     """The best certificate of each graph, by linear programming on an independent list of steps."""
     accepted = 0

@@ -163,7 +163,7 @@ def test_lines_without_a_kind_of_step_are_above_some_costs(
     assert any(lines_above_costs(seed)[0] for seed in range(40))
 
 
-@in_blocks(campaign(60, 3_000), 20)
+@in_blocks(campaign(20, 3_000), 20)
 def test_bounds_with_knots_do_not_exceed_the_optimum(seeds: range) -> None:
     """And the checker says the same of each."""
     accepted = 0

@@ -45,7 +45,7 @@ def check_all(instance: Instance) -> None:
         assert bound.value <= best, bound.source
 
 
-@in_blocks(campaign(180, 2_000), 50)
+@in_blocks(campaign(100, 2_000), 50)
 def test_makespan(seeds: range) -> None:
     for seed in seeds:
         check_all(tiny(seed))
@@ -102,7 +102,7 @@ def chunky(seed: int) -> Instance:
     return Instance(f"chunky-{seed}", tuple(groups), system, cost_model(rng), policy)
 
 
-@in_blocks(campaign(15, 100), 25)
+@in_blocks(campaign(6, 100), 25)
 def test_coarse_spaces_enclose_the_optimum(seeds: range) -> None:
     for seed in seeds:
         instance = chunky(seed)

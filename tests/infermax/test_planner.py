@@ -351,7 +351,7 @@ def test_better_than_every_preset_on_mixes(
 ) -> None:
     # The pilot method has its turn where few fit; there, it takes longer with fewer requests of four lengths.
     few_fit = inputs == outputs == (512, 1024) and capacity == 10_000
-    instance = mix(inputs, outputs, capacity, 48 if few_fit else 96 if len(inputs) > 2 else 64)
+    instance = mix(inputs, outputs, capacity, 48 if few_fit else 80 if len(inputs) > 2 else 64)
     found = min(value(instance, schedule) for _, schedule in plans(instance))
     presets = min(value(instance, run_scheduler(instance, name)) for name in scheduler_names())
     assert closed_form_bounds(instance)[0].value <= found <= presets

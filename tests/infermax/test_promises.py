@@ -63,7 +63,7 @@ def scaled(missed: Fraction) -> list[tuple[dict[str, object], Fraction]]:
     ]
 
 
-@in_blocks(campaign(80, 3_000), 40)
+@in_blocks(campaign(40, 3_000), 40)
 def test_finds_the_optimum(seeds: range) -> None:
     waited = found = 0
     for seed in seeds:

@@ -57,7 +57,7 @@ def slow(seed: int) -> Instance:
     return Instance(f"slow-{seed}", tuple(groups), system, cost, policy)
 
 
-@in_blocks(campaign(120, 6_000), 100)
+@in_blocks(campaign(60, 6_000), 100)
 def test_never_above_the_optimum(seeds: range) -> None:
     found = 0
     for seed in seeds:
@@ -97,7 +97,7 @@ def chunky(seed: int) -> Instance:
     return Instance(f"chunky-{seed}", groups, system, cost, policy)
 
 
-@in_blocks(campaign(120, 5_000), 100)
+@in_blocks(campaign(60, 5_000), 100)
 def test_prompts_in_chunks_never_above_the_optimum(seeds: range) -> None:
     """Nor is what other evidence proves."""
     found = 0

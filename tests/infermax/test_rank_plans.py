@@ -14,7 +14,7 @@ from infermax_opt.infermax.data.instance import Instance, Objective, RequestGrou
 from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
 from infermax_opt.infermax.planners.admission.ranks import RanksPlanner, has_limit
 from infermax_opt.infermax.planners.latencies import latency_plans
-from tests.campaign import campaign
+from tests.campaign import campaign, size
 from tests.infermax.served import droppable, served
 from tests.infermax.test_admission import crowded
 from tests.infermax.tiny import tiny
@@ -27,7 +27,7 @@ OBJECTIVES = ("p50_e2e", "p90_e2e", "p99_e2e", "max_e2e")
 @pytest.mark.parametrize("make", [tiny, crowded])
 def test_plans_are_valid_and_get_better_by_a_clock_that_is_right(make: object) -> None:
     found = 0
-    for seed in campaign(8, 1_000):
+    for seed in campaign(4, 1_000):
         instance = replace(make(seed), objective=Objective.of(OBJECTIVES[seed % 4]))  # type: ignore[operator]
         planner, last = RanksPlanner(instance, seed=seed), None
         for _, plan in planner.plans():
@@ -39,11 +39,12 @@ def test_plans_are_valid_and_get_better_by_a_clock_that_is_right(make: object) -
         if last is not None:
             found += 1
             assert float(last) == pytest.approx(planner.value, rel=1e-6), seed
-    assert found > 6
+    assert found > size(3, 6)
 
 
 def test_a_weight_or_a_limit_changes_no_plan() -> None:
-    instance = replace(crowded(3), objective=Objective.of("p99_e2e"))
+    instance = crowded(3)
+    instance = replace(instance, groups=instance.groups[:12], objective=Objective.of("p99_e2e"))
     *_, best = latency_plans(instance)
     for weights in ({"p99_e2e": 2}, {"at_most": {"p99_e2e": "0.5"}}):
         other = replace(instance, objective=Objective.of(weights))
@@ -53,7 +54,7 @@ def test_a_weight_or_a_limit_changes_no_plan() -> None:
 
 def test_none_is_below_the_optimum_and_some_meet_it() -> None:
     met = compared = 0
-    for seed in campaign(10, 1_500):
+    for seed in campaign(6, 1_500):
         instance = served(seed, OBJECTIVES[seed % 4], arrivals=seed % 3 > 0)
         if not has_limit(instance):
             continue
@@ -67,11 +68,11 @@ def test_none_is_below_the_optimum_and_some_meet_it() -> None:
             assert value >= best, seed
             compared += 1
             met += value == best
-    assert compared > 4
+    assert compared > size(2, 4)
     assert met > 0
 
 
-def long_and_short(objective: str = "p90_e2e") -> Instance:
+def long_and_short(objective: str = "p90_e2e", count: int = 150) -> Instance:
     """Many short requests, one in five of them long, ten a second."""
     rng = random.Random(3)
     groups = tuple(
@@ -81,7 +82,7 @@ def long_and_short(objective: str = "p90_e2e") -> Instance:
             rng.choice([20, 40, 60, 80, 300 + rng.randint(0, 200)]),
             Fraction(k, 10),
         )
-        for k in range(150)
+        for k in range(count)
     )
     return Instance("mixed", groups, System(60_000, 2048, 2048), PAPER, objective=Objective.of(objective))
 
@@ -99,7 +100,7 @@ def test_limits_pay_where_few_requests_decide(objective: str) -> None:
 
 def test_the_same_seed_gives_the_same_last_plan() -> None:
     """What is told before the last one depends on the clock."""
-    plans = [list(RanksPlanner(long_and_short(), seed=4).plans())[-1] for _ in range(2)]
+    plans = [list(RanksPlanner(long_and_short(count=60), seed=4).plans())[-1] for _ in range(2)]
     assert plans[0] == plans[1]
 
 

@@ -101,7 +101,7 @@ def loops(draw: st.DrawFn) -> Instance:
     )
 
 
-@examples(60, 10_000)
+@examples(30, 10_000)
 @given(found=loops(), name=st.sampled_from(sorted(CLASSED)))
 def test_both_replays_simulator_and_bounds_agree(found: Instance, name: str) -> None:
     schedule = run_scheduler(found, name)

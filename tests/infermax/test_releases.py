@@ -46,7 +46,7 @@ def by_tokens(
     return total / capacity
 
 
-@in_blocks(campaign(40, 2_000), 40)
+@in_blocks(campaign(16, 2_000), 40)
 def test_the_number_is_that_of_the_docstring(seeds: range) -> None:
     for seed in seeds:
         rng = random.Random(seed)
@@ -77,7 +77,7 @@ def several(seed: int) -> Instance:
     return replace(instance, groups=groups, system=system)
 
 
-@in_blocks(campaign(100, 5_000), 100)
+@in_blocks(campaign(40, 5_000), 100)
 def test_never_above_the_optimum(seeds: range) -> None:
     """Nor is what other prices prove."""
     stronger = refused = 0

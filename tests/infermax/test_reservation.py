@@ -84,7 +84,7 @@ def with_drawn_settings(name: str, rng: random.Random) -> str:
     return f"{name}@{','.join(chosen)}" if chosen else name
 
 
-@in_blocks(campaign(120, 5_000), 100)
+@in_blocks(campaign(60, 5_000), 100)
 def test_every_schedule_is_valid(seeds: range) -> None:
     for seed in seeds:
         of, rng = drawn(seed), random.Random(seed)

@@ -33,7 +33,7 @@ from tests.support import ROOT
 TOY = str(ROOT / "instances" / "toy.json")
 DOCUMENT = (ROOT / "docs" / "schedulers.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", DOCUMENT, flags=re.DOTALL | re.MULTILINE)
-SOME = examples(90, 3_000)
+SOME = examples(45, 3_000)
 
 
 def documented() -> Any:

@@ -43,7 +43,7 @@ def spaced(instance: Instance) -> LowerBound | None:
     return next((bound for bound in closed_form_bounds(instance) if bound.source == NAME), None)
 
 
-@in_blocks(campaign(60, 5_000), 20)
+@in_blocks(campaign(20, 5_000), 20)
 def test_does_not_exceed_the_optimum(seeds: range) -> None:
     exact = better = 0
     for seed in seeds:
@@ -68,7 +68,7 @@ def test_evenly_spaced_requests_take_as_many_batches() -> None:
     assert spaced_batches(4, 5, 5, 13, 50) == (5 + 12, 3 * SCALE)
 
 
-@in_blocks(campaign(60, 5_000), 20)
+@in_blocks(campaign(20, 5_000), 20)
 def test_does_not_exceed_the_optimum_where_evictions_are_dear(seeds: range) -> None:
     better = said = 0
     for seed in seeds:

@@ -78,7 +78,7 @@ def bounds(instance: Instance) -> list[LowerBound]:
 
 
 def test_plain_and_compiled_kernels_prove_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    instances = [replace(waiting(seed), objective=Objective.of("makespan")) for seed in campaign(8, 400)]
+    instances = [replace(waiting(seed), objective=Objective.of("makespan")) for seed in campaign(4, 400)]
 
     def plain(function: Callable[..., Any], *_: object, **__: object) -> Callable[..., Any]:
         return function

@@ -86,7 +86,7 @@ def test_no_prices_and_no_limit_say_too_much(seeds: range) -> None:
     assert held > len(seeds) / 4
 
 
-@in_blocks(campaign(18, 1_000, first=9000), 30)
+@in_blocks(campaign(9, 1_000, first=9000), 30)
 def test_whole_prompts_are_worth_more_than_their_relaxation(seeds: range) -> None:
     """They are certified, never too much, and often all that there is."""
     better = tight = 0
@@ -114,7 +114,7 @@ def whole_bounds(of: Instance) -> list[LowerBound]:
     return bounds
 
 
-@pytest.mark.parametrize("seed", campaign(10, 100, first=11000))
+@pytest.mark.parametrize("seed", campaign(5, 100, first=11000))
 def test_altered_evidence_never_proves_what_is_false(seed: int) -> None:
     of, rng = in_rounds(seed), random.Random(seed)
     best = least_latency(of)

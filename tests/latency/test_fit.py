@@ -20,6 +20,7 @@ from infermax_opt.latency import _least_squares
 from infermax_opt.latency.calibration import calibrate
 from infermax_opt.latency.fit import MODELS, fit, fit_measured
 from infermax_opt.latency.samples import Sample, read_samples
+from tests.campaign import examples
 
 HEADER = "kind,tokens,kv,input_tokens,context_tokens,batch_size,gpus,seconds\n"
 
@@ -39,7 +40,7 @@ small = st.integers(0, 10**4).map(lambda n: Fraction(n, 10**10))
 
 
 @given(small, small, st.integers(1, 10**5).map(lambda n: Fraction(n, 10**7)))
-@settings(max_examples=60, deadline=None)
+@examples(24, 600)
 def test_exact_samples_give_their_coefficients_back(k2: Fraction, c2: Fraction, c3: Fraction) -> None:
     samples = decodes(k2, c2, c3)
     for weights, cover in itertools.product(("relative", "absolute"), ("mean", "above")):
@@ -65,7 +66,7 @@ def test_short_coefficients_come_back_exactly() -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
+@examples(16, 400)
 def test_noise_is_reported(seed: int) -> None:
     made = (Fraction("2.6e-7"), Fraction("4.7e-5"), Fraction("0.0094"))
     samples = decodes(*made, noise=0.03, seed=seed)

@@ -165,7 +165,7 @@ def test_levels_that_hold_few_requests() -> None:
 
 @pytest.mark.usefixtures("short")
 def test_seeds_and_limits() -> None:
-    instance = gsm8k_like(seed=3, requests=40, clients=8)
+    instance = gsm8k_like(seed=3, requests=24, clients=6)
     bound = closed_form_makespan_bounds(instance)[0].value
     first, again = ([*anneal_plans(instance, seed=5, threads=2)] for _ in range(2))
     assert first == again

@@ -18,6 +18,7 @@ from infermax_opt.makespan.bounds.closed_form import closed_form_makespan_bounds
 from infermax_opt.makespan.data.formats import makespan_instance_to_json, write_makespan_instance
 from infermax_opt.makespan.data.generate import gsm8k_like
 from infermax_opt.makespan.data.instance import MakespanInstance, PrefillLevel
+from tests.campaign import one_in, size
 from tests.infermax.test_certificates import judged, mutants
 from tests.makespan.oracle import optimum, tiny_makespan
 from tests.support import ROOT, certificate_to_json, one_file, stand_alone
@@ -97,12 +98,12 @@ def test_signed_alterations_prove_no_more_than_is_true(seed: int) -> None:
     accepted = rejected = 0
     for bound in closed_form_makespan_bounds(instance):
         original = json.loads(json.dumps(certificate_to_json(instance, bound)))
-        for mutant in mutants(original):
+        for mutant in one_in(2, mutants(original)):
             for claim in (mutant.get("lower_bound"), str(best + Fraction(1, 10**9))):
                 proved = judged(data, redone({**mutant, "lower_bound": claim}), makespan_checker)
                 rejected, accepted = rejected + (proved is None), accepted + (proved is not None)
                 assert proved is None or proved <= best
-        for wrong in mutants(data):
+        for wrong in one_in(2, mutants(data)):
             try:
                 meant = makespan_checker.Instance(wrong).sha256
             except makespan_checker.Rejected:
@@ -110,7 +111,7 @@ def test_signed_alterations_prove_no_more_than_is_true(seed: int) -> None:
             cost = {"prefill": wrong["prefill"], "decode": wrong["decode"]}
             forged = {**original, "instance": wrong["name"], "instance_sha256": meant, "cost": cost}
             assert judged(wrong, redone({**forged, "lower_bound": "0"}), makespan_checker) in (None, 0)
-    assert rejected > 200
+    assert rejected > size(100, 200)
     assert accepted > 0
 
 

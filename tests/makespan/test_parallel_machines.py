@@ -23,7 +23,7 @@ from infermax_opt.makespan.machines._kernel import pack, repair_loop
 from infermax_opt.makespan.machines._knapsack import most_worth
 from infermax_opt.makespan.machines._search import Search
 from infermax_opt.makespan.machines.solve import Assignment, solve_parallel_machines
-from tests.campaign import examples
+from tests.campaign import campaign, examples
 
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=8)
 
@@ -80,7 +80,7 @@ def test_optimal_on_many_tiny_instances() -> None:
 
 
 def test_every_closed_bound_is_one() -> None:
-    for seed in range(500):
+    for seed in campaign(200, 500):
         lengths, machines = tiny(seed)
         lengths.sort(reverse=True)
         best = oracle(lengths, machines)

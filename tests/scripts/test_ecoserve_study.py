@@ -15,7 +15,7 @@ from scripts.ecoserve_study import measure as measuring
 
 
 def test_a_row_for_each_scheduler_and_setting(tmp_path: Path) -> None:
-    wanted = ["--trace", "alpaca", "--requests", "20", "--load", "0.8", "--schedulers", "sarathi", "ecoserve"]
+    wanted = ["--trace", "alpaca", "--requests", "8", "--load", "0.8", "--schedulers", "sarathi", "ecoserve"]
     sweep = ["--sweep", "padding=0,0.2", "--bound-seconds", "0", "-o", str(tmp_path)]
     assert ecoserve_study.main([*wanted, *sweep]) == 0
     with (tmp_path / "alpaca.csv").open() as file:
@@ -44,7 +44,7 @@ def test_what_has_to_be_missed_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_name_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = [
         "--requests",
-        "5",
+        "2",
         "--bound-seconds",
         "0",
         "--schedulers",

@@ -284,7 +284,7 @@ def test_what_is_shipped(suite: str) -> None:
     assert entries.keys() <= cases.keys()
     if suite in TRACED and entries and traces is None:
         pytest.skip("the traces are not here: see INFERMAX_OPT_DATA")
-    for name, entry in one_in(8, entries.items()):
+    for name, entry in one_in(16, entries.items()):
         instance = cases[name].build()
         best.schedule(instance)
         if entry.lower is not None and entry.lower.proof == "closed-form":
@@ -298,7 +298,7 @@ def test_what_is_shipped(suite: str) -> None:
 )
 def test_certificates_of_the_archive_stay_accepted(suite: str) -> None:
     """Whoever changes a proof changes it so that what was proved before is proved still."""
-    every = 100 if suite == "mcsf" else 6  # each of those takes seconds
+    every = 200 if suite == "mcsf" else 12  # each of those takes seconds
     cases = {case.name: case for case in get_suite(suite).cases}
     for name, entry in one_in(every, sorted(Archive(SHIPPED, suite).entries().items())):
         if entry.lower is not None and entry.lower.certificate is not None:

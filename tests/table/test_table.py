@@ -46,6 +46,7 @@ from infermax_opt.table.pool import Answer, run_jobs
 from infermax_opt.table.row import Row, RowOptions
 from infermax_opt.table.run import run_table
 from infermax_opt.table.suites import Case, Suite, get_suite
+from tests.campaign import campaign
 from tests.support import ROOT
 
 PROGRAM = [sys.executable, "-c", "from infermax_opt.cli.main import main; main()"]
@@ -535,7 +536,7 @@ def test_kill_9_loses_and_doubles_nothing(tmp_path: Path) -> None:
     draw = random.Random(1)
     kept = b""
     path = tmp_path / JOURNAL
-    for _ in range(6):
+    for _ in campaign(3, 6):
         with table_process(tmp_path, "--only", "csp-*-b4") as process:
             wait_for_rows(path, kept.count(b"\n") + 1, process)
             time.sleep(draw.uniform(0, 0.5))

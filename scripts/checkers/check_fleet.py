@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 from math import ceil, floor, isqrt, lcm
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO, TypeVar
@@ -922,120 +923,6 @@ def _paced(root: int, time: int, batches: int, fixed: int) -> int:
     return fixed * root // left if root and left > 0 else 0
 
 
-# --- infermax_opt/checking/in_turn.py -------------------------------------------------------------
-# Prompts in turn: what each pays at least, and how many are late if they are served as they arrive.
-#
-# The proof stands in `infermax_opt.infermax.bounds.on_time`.
-
-#: Steps of checking an entry of the table, and those besides of a prompt in turn, and of what one pays.
-ENTRY_STEPS, JOB_STEPS, PROMPT_STEPS = 12, 30, 250
-#: Of a job that is never in time.
-NO_END = math.inf
-
-
-class PromptCosts(NamedTuple):
-    """What a batch of one affine piece costs before its work, a token, and a pair of tokens in attention.
-
-    In ticks.  `budget`: most prompt tokens of a batch; `spread`: chunks save attention work.
-    """
-
-    start: int
-    token: int
-    pair: int
-    budget: int
-    spread: bool
-
-
-def least_paid_in_turn(costs: PromptCosts, prompt: int, window: int) -> int | None:
-    """What a prompt on time pays at least, in ticks; None if it never is.
-
-    Parameters
-    ----------
-    costs : PromptCosts
-    prompt : int
-        Tokens.
-    window : int
-        Ticks until its first token, at most.
-    """
-    linear, square, start = costs.token * prompt, costs.pair * prompt**2, costs.start
-    if linear == square == 0:
-        return 0
-    few, found = -(-prompt // costs.budget), list[int]()
-    best = _around(linear, square, start, window) if start else (prompt, prompt)
-    for chunks in best if costs.spread else [few]:
-        q = max(few, min(chunks, prompt)) if costs.spread else few
-        room = window - q * start
-        work = Fraction(linear) + Fraction(square, q if costs.spread else 1)
-        if room < work:  # not in time even alone
-            continue
-        if not costs.spread:
-            found.append(math.floor(work * (1 + Fraction(start, room))))
-        elif square * room >= linear * start * q * q:
-            found.append(math.floor(work * window / room))
-        else:
-            twice = math.isqrt(4 * linear * square * start * room)
-            found.append(linear + (square * start + twice) // room)
-    return min(found, default=None)
-
-
-def _around(linear: int, square: int, start: int, window: int) -> tuple[int, int]:
-    """Whole numbers of chunks on either side of the best one: where the payment in equal chunks is least.
-
-    Parameters
-    ----------
-    linear, square, start, window : int
-        Ticks of a prompt by tokens and by attention, of a batch before its work, and until the first token.
-    """
-    if linear == 0:
-        low = window // (2 * start)
-    else:
-        half = start * square
-        low = (math.isqrt(half * half + half * linear * window) - half) // (start * linear)
-    return low, low + 1
-
-
-def fewest_late(jobs: Iterable[tuple[int, int | None]], window: int, allowed: int, work: Work) -> int:
-    """Jobs that are late at least, counted up to one more than may be.
-
-    Parameters
-    ----------
-    jobs : iterable of (int, int or None)
-        Arrival and length, by arrival; no length: always late.
-    window : int
-        From the arrival of each to the latest end in time.
-    allowed : int
-        Jobs that may be late.
-    work : Work
-    """
-    fewest, ends = 0, list[Any]([0])  # least end of all in time if fewest, fewest + 1, ... are late
-    for begin, length in jobs:
-        work.spend(JOB_STEPS + ENTRY_STEPS * len(ends))
-        ends = _with_one_more(ends, begin, NO_END if length is None else length, begin + window)
-        late = ends.index(next(end for end in ends if end < NO_END))
-        fewest += late
-        if fewest > allowed:
-            return fewest
-        ends = ends[late : late + allowed - fewest + 1]
-    return fewest
-
-
-def _with_one_more(ends: list[Any], begin: int, length: Any, due: int) -> list[Any]:
-    """Least ends by how many are late, from as many on; the new one is late, or served last and in time.
-
-    Parameters
-    ----------
-    ends : list
-        Before it.
-    begin, length, due : int
-        Of the new one.
-    """
-    while len(ends) > 1 and ends[-2] <= begin:  # no more need be late for the same end
-        ends = ends[:-1]
-    begun = [max(end, begin) for end in ends]
-    served = [end + length if end + length <= due else NO_END for end in begun]
-    return [min(pair) for pair in zip([NO_END, *begun], [*served, NO_END], strict=True)]
-
-
 # --- infermax_opt/fleet/checker/question.py -------------------------------------------------------
 # The question that a certificate of a fleet holds: requests with their limits, the share that keeps them.
 
@@ -1262,6 +1149,325 @@ def _stretches(needs: list[Need]) -> tuple[list[Need], list[Need]]:
 def _within(needs: list[Need], begin: int, end: int) -> list[Need]:
     """Those that lie in a window."""
     return [need for need in needs if begin <= need[0] and need[1] <= end]
+
+
+# --- infermax_opt/fleet/checker/attainment.py -----------------------------------------------------
+# Proof: fewest machines, by what requests pay for time and for the batches of cells of time.
+#
+# The proof stands in `infermax_opt.fleet.bounds.attainment`.
+
+#: A whole batch, of which requests and what is scarce have shares.
+WHOLE = 1 << 24
+#: Steps: to read a cell or a share; to cost a cell for a stretch; for a stretch besides.
+READING_CELL, PER_COST, PER_GROUP = 40, 12, 60
+
+
+class Timed(NamedTuple):
+    """Cells of time from 0 on: ends in ticks, prices, and shares of alpha for KV, tokens and requests."""
+
+    ends: list[int]
+    prices: list[int]
+    scarce: list[tuple[int, int, int]]
+
+
+class Share(NamedTuple):
+    """Shares of a request in batches: the first cell, and those from there on."""
+
+    first: int
+    shares: list[int]
+
+
+def read_timed(given: Field, machine: Machine, work: Work) -> Timed:
+    """The cells of a certificate.
+
+    Parameters
+    ----------
+    given, machine, work
+    """
+    rows = [row.integers(5) for row in given.items()]
+    work.spend(READING_CELL * len(rows))
+    ends = [row[0] for row in rows]
+    require(all(a < b for a, b in pairwise([0, *ends])), "attainment.cells: their ends do not rise")
+    require(all(min(row[1:]) >= 0 for row in rows), "attainment.cells: a price or share is below 0")
+    require(
+        machine.running > 0 or not any(row[4] for row in rows), "attainment.cells: requests are not scarce"
+    )
+    return Timed(ends, [row[1] for row in rows], [(row[2], row[3], row[4]) for row in rows])
+
+
+def read_share(given: Field, cells: int, work: Work) -> Share:
+    """Shares of a request in cells that are there, 0 or more.
+
+    Parameters
+    ----------
+    given, cells, work
+    """
+    first, *shares = given.integers()
+    work.spend(READING_CELL + len(shares))
+    require(0 <= first <= first + len(shares) <= max(first, cells), "attainment.shares: of no cell")
+    require(min(shares, default=0) >= 0, "attainment.shares: one is below 0")
+    return Share(first, shares)
+
+
+def require_whole(cells: Timed, owned: list[Share]) -> None:
+    """All shares of a cell are at most a whole batch together."""
+    sums = [sum(some) for some in cells.scarce]
+    for own in owned:
+        for cell, share in enumerate(own.shares, own.first):
+            sums[cell] += share
+    require(max(sums, default=0) <= WHOLE, "attainment.shares: more than a batch in a cell")
+
+
+def overlaps(cells: Timed, begin: int, end: int) -> list[tuple[int, int]] | None:
+    """Cells that overlap a stretch of time, each with the ticks in it; None if it goes on after the last.
+
+    Parameters
+    ----------
+    cells, begin, end
+    """
+    if not cells.ends or end > cells.ends[-1]:
+        return None
+    k, found = bisect_right(cells.ends, begin), list[tuple[int, int]]()
+    while begin < end:
+        until = min(end, cells.ends[k])
+        found.append((k, until - begin))
+        begin, k = until, k + 1
+    return found
+
+
+def charge(machine: Machine, piece: int, scarce: tuple[int, int, int], held: int, tokens: int) -> int:
+    """What alpha is charged for KV, tokens and one request, in parts of a batch.
+
+    Parameters
+    ----------
+    machine, piece, scarce, held, tokens
+    """
+    kv, each, running = scarce
+    shared = kv * held // machine.kv + each * tokens // machine.tokens
+    return machine.alpha[piece] * (shared + running // max(1, machine.running))
+
+
+def prompt_paid(machine: Machine, piece: int, cells: Timed, need: Need, prompt: int) -> int:
+    """Least that a prompt pays.
+
+    Parameters
+    ----------
+    machine, piece, cells, need, prompt
+    """
+    here = overlaps(cells, need.begin, need.end)
+    if not here:
+        return 0
+    work = machine.beta[piece] * prompt * WHOLE
+    if not machine.preemption:
+        work += machine.p0 * prompt * WHOLE // machine.prefill
+    by_tokens = min(
+        cells.prices[k] * (work + charge(machine, piece, cells.scarce[k], prompt, prompt)) for k, _ in here
+    )
+    attention = machine.p1 * prompt_pairs(machine, prompt) * WHOLE
+    return by_tokens + min(cells.prices[k] for k, _ in here) * attention
+
+
+def fixed_ticks(machine: Machine, piece: int, prompt: int) -> int:
+    """Ticks that a batch that makes a later token takes besides work, as far as its token is charged.
+
+    Parameters
+    ----------
+    machine, piece, prompt
+    """
+    paid = not machine.preemption or (machine.beta[piece] - machine.d1) * prompt >= machine.d0
+    return machine.alpha[piece] + (machine.d0 if paid else min(machine.d0, machine.p0))
+
+
+def later_paid(machine: Machine, piece: int, cells: Timed, need: Need, prompt: int, own: Share) -> int:
+    """Least that some later tokens pay.
+
+    Parameters
+    ----------
+    machine, piece, cells, need, prompt, own
+    """
+    here = overlaps(cells, need.begin, need.end)
+    if not here:
+        return 0
+    tokens, beta = need.last - need.first + 1, machine.beta[piece]
+    least = later_ticks(machine, prompt, need.first, need.first)
+    step = later_work(machine, prompt, need._replace(last=need.first), beta)
+    fixed, tried = fixed_ticks(machine, piece, prompt), list[tuple[int, int]]()
+    for k, ticks in here:
+        share = own.shares[k - own.first] if 0 <= k - own.first < len(own.shares) else 0
+        each = charge(machine, piece, cells.scarce[k], prompt + need.first - 1, 1)
+        tried.append((cells.prices[k] * (step * WHOLE + fixed * share + each), ticks))
+    paid, left = 0, tokens * least
+    for price, ticks in sorted(tried):
+        paid += price * min(left, ticks)
+        left -= min(left, ticks)
+    beyond = later_work(machine, prompt, need, beta) - tokens * step
+    lowest = min(cells.prices[k] for k, _ in here)
+    return paid // max(1, least) + lowest * beyond * WHOLE
+
+
+def all_paid(
+    machine: Machine, piece: int, cells: Timed, needs: list[Need], prompt: int, own: Share, work: Work
+) -> int:
+    """Least that a request pays.
+
+    Parameters
+    ----------
+    machine, piece, cells, needs, prompt, own, work
+    """
+    total = 0
+    for need in needs:
+        looked = bisect_left(cells.ends, need.end) - bisect_right(cells.ends, need.begin) + 1
+        work.spend(PER_GROUP + PIECE * len(machine.alpha) + PER_COST * max(1, looked))
+        if need.first == 1:
+            total += prompt_paid(machine, piece, cells, need, prompt)
+        else:
+            total += later_paid(machine, piece, cells, need, prompt, own)
+    return total
+
+
+def attained(
+    given: Field, machine: Machine, question: Question, needs_in: Callable[[Asked, int], list[Need] | None]
+) -> tuple[list[int | None], int] | None:
+    """What each request pays, and what machine time costs of each machine; None if not told.
+
+    Parameters
+    ----------
+    given : Field
+        The certificate.
+    machine : Machine
+    question : Question
+    needs_in : callable
+        What a request needs of a machine, its later tokens in so many groups; None if it never is good.
+    """
+    if "attainment" not in given:
+        return None
+    evidence, work, requests = given["attainment"], question.work, question.requests
+    piece, told = evidence["piece"].whole(0, len(machine.alpha) - 1), evidence["shares"].items()
+    groups, cells = evidence["groups"].whole(1, MOST_GROUPS), read_timed(evidence["cells"], machine, work)
+    require(len(told) == len(requests), "attainment.shares: not one for each request")
+    owned = [read_share(some, len(cells.ends), work) for some in told]
+    require_whole(cells, owned)
+    work.spend(finding(machine, question) + groups * PER_GROUP * len(requests))
+    paid = list[int | None]()
+    for asked, own in zip(requests, owned, strict=True):
+        needs = needs_in(asked, groups)
+        paid.append(None if needs is None else all_paid(machine, piece, cells, needs, asked[1], own, work))
+    spans = zip([0, *cells.ends], cells.ends, cells.prices, strict=False)
+    return paid, WHOLE * sum((end - begin) * price for begin, end, price in spans)
+
+
+# --- infermax_opt/checking/in_turn.py -------------------------------------------------------------
+# Prompts in turn: what each pays at least, and how many are late if they are served as they arrive.
+#
+# The proof stands in `infermax_opt.infermax.bounds.on_time`.
+
+#: Steps of checking an entry of the table, and those besides of a prompt in turn, and of what one pays.
+ENTRY_STEPS, JOB_STEPS, PROMPT_STEPS = 12, 30, 250
+#: Of a job that is never in time.
+NO_END = math.inf
+
+
+class PromptCosts(NamedTuple):
+    """What a batch of one affine piece costs before its work, a token, and a pair of tokens in attention.
+
+    In ticks.  `budget`: most prompt tokens of a batch; `spread`: chunks save attention work.
+    """
+
+    start: int
+    token: int
+    pair: int
+    budget: int
+    spread: bool
+
+
+def least_paid_in_turn(costs: PromptCosts, prompt: int, window: int) -> int | None:
+    """What a prompt on time pays at least, in ticks; None if it never is.
+
+    Parameters
+    ----------
+    costs : PromptCosts
+    prompt : int
+        Tokens.
+    window : int
+        Ticks until its first token, at most.
+    """
+    linear, square, start = costs.token * prompt, costs.pair * prompt**2, costs.start
+    if linear == square == 0:
+        return 0
+    few, found = -(-prompt // costs.budget), list[int]()
+    best = _around(linear, square, start, window) if start else (prompt, prompt)
+    for chunks in best if costs.spread else [few]:
+        q = max(few, min(chunks, prompt)) if costs.spread else few
+        room = window - q * start
+        work = Fraction(linear) + Fraction(square, q if costs.spread else 1)
+        if room < work:  # not in time even alone
+            continue
+        if not costs.spread:
+            found.append(math.floor(work * (1 + Fraction(start, room))))
+        elif square * room >= linear * start * q * q:
+            found.append(math.floor(work * window / room))
+        else:
+            twice = math.isqrt(4 * linear * square * start * room)
+            found.append(linear + (square * start + twice) // room)
+    return min(found, default=None)
+
+
+def _around(linear: int, square: int, start: int, window: int) -> tuple[int, int]:
+    """Whole numbers of chunks on either side of the best one: where the payment in equal chunks is least.
+
+    Parameters
+    ----------
+    linear, square, start, window : int
+        Ticks of a prompt by tokens and by attention, of a batch before its work, and until the first token.
+    """
+    if linear == 0:
+        low = window // (2 * start)
+    else:
+        half = start * square
+        low = (math.isqrt(half * half + half * linear * window) - half) // (start * linear)
+    return low, low + 1
+
+
+def fewest_late(jobs: Iterable[tuple[int, int | None]], window: int, allowed: int, work: Work) -> int:
+    """Jobs that are late at least, counted up to one more than may be.
+
+    Parameters
+    ----------
+    jobs : iterable of (int, int or None)
+        Arrival and length, by arrival; no length: always late.
+    window : int
+        From the arrival of each to the latest end in time.
+    allowed : int
+        Jobs that may be late.
+    work : Work
+    """
+    fewest, ends = 0, list[Any]([0])  # least end of all in time if fewest, fewest + 1, ... are late
+    for begin, length in jobs:
+        work.spend(JOB_STEPS + ENTRY_STEPS * len(ends))
+        ends = _with_one_more(ends, begin, NO_END if length is None else length, begin + window)
+        late = ends.index(next(end for end in ends if end < NO_END))
+        fewest += late
+        if fewest > allowed:
+            return fewest
+        ends = ends[late : late + allowed - fewest + 1]
+    return fewest
+
+
+def _with_one_more(ends: list[Any], begin: int, length: Any, due: int) -> list[Any]:
+    """Least ends by how many are late, from as many on; the new one is late, or served last and in time.
+
+    Parameters
+    ----------
+    ends : list
+        Before it.
+    begin, length, due : int
+        Of the new one.
+    """
+    while len(ends) > 1 and ends[-2] <= begin:  # no more need be late for the same end
+        ends = ends[:-1]
+    begun = [max(end, begin) for end in ends]
+    served = [end + length if end + length <= due else NO_END for end in begun]
+    return [min(pair) for pair in zip([NO_END, *begun], [*served, NO_END], strict=True)]
 
 
 # --- infermax_opt/fleet/checker/in_turn.py --------------------------------------------------------
@@ -1513,8 +1719,8 @@ def priced(
 # Proof: fewest machines.
 #
 # What the good requests pay in windows, or at prices of time, is at most what all machines have room for there,
-# and no more prompts are late than may be.  The proofs stand in `infermax_opt.fleet.bounds`: `pooled`, `priced`
-# and `in_turn`.
+# and no more prompts are late than may be.  The proofs stand in `infermax_opt.fleet.bounds`: `pooled`,
+# `attainment`, `priced` and `in_turn`.
 
 POOLED_SCHEMA = "infermax-opt/fleet-bound/1"
 
@@ -1542,34 +1748,44 @@ def charged(given: Field, work: Work) -> Charged:
     known = 0
     if least is not None:
         needs_on = partial(prompt_needs, machine)
-        known = machines_in_turn(given, machine, question, needs_on)
-        known = max(known, machines_priced(given, machine, question, needs_on))
+        known = max(
+            machines_in_turn(given, machine, question, needs_on),
+            machines_paid(priced(given, machine, question, needs_on), question),
+            machines_paid(attained(given, machine, question, partial(grouped_needs, machine)), question),
+        )
     return Charged(machine, windows, question, least, known)
 
 
-def machines_priced(given: Field, machine: Machine, question: Question, needs_on: Needs) -> int:
-    """Machines that are needed at the prices of a certificate; 0 if it says nothing of them.
+def machines_paid(found: tuple[list[int | None], int] | None, question: Question) -> int:
+    """Machines whose time costs what good requests pay; 0 if a certificate says nothing of that.
 
     Parameters
     ----------
-    given : Field
-        The certificate.
-    machine : Machine
+    found : (list of int or None, int) or None
+        What each request pays, and the time of each machine.
     question : Question
         So many requests can be good as have to.
-    needs_on : callable
     """
-    found = priced(given, machine, question, needs_on)
     if found is None:
         return 0
     paid, room = found
     return -(-(least_paid(paid, question.must) or 0) // max(1, room))
 
 
-def prompt_needs(machine: Machine, asked: Asked) -> list[Need] | None:
-    """What a request needs of a machine that serves it to its end, its later tokens as one stretch."""
+def grouped_needs(machine: Machine, asked: Asked, groups: int) -> list[Need] | None:
+    """What a request needs of a machine that serves it to its end, its later tokens in so many groups.
+
+    Parameters
+    ----------
+    machine, asked, groups
+    """
     arrival, prompt, outputs, limits = asked
-    return needs_of(machine, arrival, (prompt, outputs), limits, 1)
+    return needs_of(machine, arrival, (prompt, outputs), limits, groups)
+
+
+def prompt_needs(machine: Machine, asked: Asked) -> list[Need] | None:
+    """The same with all later tokens as one stretch."""
+    return grouped_needs(machine, asked, 1)
 
 
 def least_paid(paid: list[int | None], must: int) -> int | None:

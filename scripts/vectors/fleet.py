@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from infermax_opt.fleet.bounds.mix import mix_bound
-from infermax_opt.fleet.bounds.pooled import pooled_bound
+from infermax_opt.fleet.bounds.pooled import ARGUMENTS, pooled_bound
+from infermax_opt.fleet.checker.attainment import WHOLE
 from infermax_opt.fleet.checker.certificate import machines_from
 from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.question import FleetQuestion
@@ -87,11 +88,23 @@ def one_by_one() -> FleetQuestion:
     return FleetQuestion(workload, Fraction(1))
 
 
+def bare(question: FleetQuestion) -> dict[str, Any]:
+    """A certificate that proves nothing."""
+    certificate = pooled_bound(question).certificate
+    return {key: value for key, value in certificate.items() if key not in ARGUMENTS} | {"windows": []}
+
+
 def at_prices() -> dict[str, Any]:
     """From 0.2 to 1.6 s a price of 10, and all of each batch on the first request."""
-    certificate = pooled_bound(one_by_one()).certificate
     prices = {"piece": 0, "parts": 8, "cells": [[200, 1600, 10]], "shares": [10, 0, 0, 0, 0, 0]}
-    return {**certificate, "windows": [], "prices": prices, "machines": 2}
+    return {**bare(one_by_one()), "prices": prices, "machines": 2}
+
+
+def by_shares() -> dict[str, Any]:
+    """The same price, and all of each batch in that time on the first request."""
+    cells, shares = [[200, 0, 0, 0, 0], [1600, 10, 0, 0, 0]], [[1, WHOLE], [0], [0], [0], [0], [0]]
+    attainment = {"piece": 0, "groups": 1, "cells": cells, "shares": shares}
+    return {**bare(one_by_one()), "attainment": attainment, "machines": 2}
 
 
 @cache
@@ -107,6 +120,7 @@ def accepted() -> tuple[FleetVector, ...]:
         FleetVector("machines-in-turn", "machines", pooled_bound(in_bursts()).certificate),
         FleetVector("machines-by-a-horizon", "machines", pooled_bound(beside()).certificate),
         FleetVector("machines-at-prices", "machines", at_prices()),
+        FleetVector("machines-by-shares", "machines", by_shares()),
         FleetVector("machines-of-the-question", "machines", machines, asked=machines["question"]),
         FleetVector("no-number-of-machines", "machines", never),
         FleetVector("machines-from", "machines_from", {**machines, "machines_from": machines_from(machines)}),
@@ -163,7 +177,7 @@ def rejected() -> Iterator[FleetVector]:
         faults = FAULTS[plan.claim] if plan.name == plan.claim.replace("_", "-") else ()
         for name, reason, path, new in faults:
             yield FleetVector(f"{plan.name}/{name}", plan.claim, changed(plan.certificate, path, new), reason)
-    machines, pace, in_turn, horizon, prices, _, never = accepted()[:7]
+    machines, pace, in_turn, horizon, prices, shares, _, never = accepted()[:8]
     for plan, name, reason, path, new in (
         (pace, "claims-one-more", "claim", "machines", up(1)),
         (pace, "without-it", "claim", "windows.0.4", "kv"),
@@ -185,6 +199,19 @@ def rejected() -> Iterator[FleetVector]:
         (prices, "a-share-above-the-price", "evidence", "prices.shares.0", up(1)),
         (prices, "shares-above-the-price", "evidence", "prices.shares.1", up(1)),
         (prices, "a-share-too-few", "evidence", "prices.shares", [0]),
+        (shares, "claims-one-more", "claim", "machines", up(1)),
+        (shares, "of-no-piece", "malformed", "attainment.piece", 1),
+        (shares, "in-no-group", "malformed", "attainment.groups", 0),
+        (shares, "without-cells", "evidence", "attainment.cells", []),
+        (shares, "cells-that-fall", "evidence", "attainment.cells.1.0", 100),
+        (shares, "a-price-below-0", "evidence", "attainment.cells.0.1", -1),
+        (shares, "requests-that-are-not-scarce", "evidence", "attainment.cells.0.4", 1),
+        (shares, "time-that-ends-early", "claim", "attainment.cells.1.0", up(-101)),
+        (shares, "time-for-nothing", "claim", "attainment.cells.1.1", 0),
+        (shares, "a-share-below-0", "evidence", "attainment.shares.0.1", -1),
+        (shares, "a-share-of-no-cell", "evidence", "attainment.shares.0.0", 2),
+        (shares, "more-than-a-batch", "evidence", "attainment.shares.1", [1, 1]),
+        (shares, "a-share-too-few", "evidence", "attainment.shares", [[0]]),
     ):
         yield FleetVector(f"{plan.name}/{name}", "machines", changed(plan.certificate, path, new), reason)
     asked = never.certificate["question"]

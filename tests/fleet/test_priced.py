@@ -14,6 +14,7 @@ from infermax_opt.checking.errors import Rejected
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
 from infermax_opt.core.interrupts import Stopped
+from infermax_opt.fleet.bounds import pooled
 from infermax_opt.fleet.bounds import priced as prices
 from infermax_opt.fleet.bounds.pooled import pooled_bound, pooled_bounds
 from infermax_opt.fleet.bounds.priced import prices_of_too_few
@@ -27,7 +28,7 @@ from infermax_opt.fleet.machine import machine_of
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
-from scripts.vectors.fleet import at_prices, one_by_one
+from scripts.vectors.fleet import at_prices, bare, one_by_one
 from tests.campaign import campaign, in_blocks
 from tests.fleet.test_beside import close, dense
 from tests.fleet.test_planted import planted
@@ -40,13 +41,6 @@ def costs_in(question: FleetQuestion, piece: int, parts: int) -> list[Costs | No
         needs = prompt_needs(machine, asked)
         found.append(None if needs is None else costs_of(machine, asked, needs, piece, parts))
     return found
-
-
-def bare(question: FleetQuestion) -> dict[str, Any]:
-    """A certificate of a question that proves nothing."""
-    return {key: v for key, v in pooled_bound(question).certificate.items() if key != "in_turn"} | {
-        "windows": []
-    }
 
 
 def random_prices(question: FleetQuestion, rng: random.Random) -> dict[str, Any]:
@@ -89,7 +83,7 @@ def best_prices(question: FleetQuestion, machines: float) -> Iterator[dict[str, 
 
 
 @pytest.mark.parametrize("made", [planted, dense])
-@in_blocks(campaign(96, 6_000), 60)
+@in_blocks(campaign(30, 6_000), 60)
 def test_no_prices_demand_more_than_the_machines_that_do_it(seeds: range, made: Any) -> None:
     nearly = 0
     for seed in seeds:
@@ -106,7 +100,7 @@ def test_no_prices_demand_more_than_the_machines_that_do_it(seeds: range, made: 
 
 
 @pytest.mark.parametrize("made", [tiny_fleet, close])
-@in_blocks(campaign(48, 5_000), 40)
+@in_blocks(campaign(24, 5_000), 40)
 def test_no_bound_exceeds_the_optimum(seeds: range, made: Any) -> None:
     known = met = 0
     for seed, question, best in decided(seeds, made):
@@ -134,6 +128,13 @@ def steady(requests: int, outputs: int = 12) -> FleetQuestion:
     )
 
 
+@pytest.fixture
+def by_prices_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shares of batches are looked for, which would prove as much before."""
+    monkeypatch.setattr(pooled, "batches_of_too_few", lambda *_: None)
+
+
+@pytest.mark.usefixtures("by_prices_alone")
 def test_prices_are_found() -> None:
     question = one_by_one()
     found = pooled_bound(question)
@@ -148,6 +149,7 @@ def test_prices_are_found() -> None:
     assert prices_of_too_few(machine, question.asked, 1, 1) is None
 
 
+@pytest.mark.usefixtures("by_prices_alone")
 def test_windows_stay_known_where_prices_are_stopped() -> None:
     told: list[str] = []
 

@@ -82,6 +82,7 @@ from functools import partial
 from typing import Any
 
 from infermax_opt.checking.work import Exhausted
+from infermax_opt.fleet.bounds.attainment import batches_of_too_few
 from infermax_opt.fleet.bounds.in_turn import machines_too_few
 from infermax_opt.fleet.bounds.priced import prices_of_too_few
 from infermax_opt.fleet.bounds.windows import Weighted, best_windows
@@ -108,7 +109,7 @@ GROUPS = 4
 #: Part of known machines that windows have to prove before they are rounded, or prices are not tried.
 NEAR = 0.75
 #: Keys of what a certificate may hold beside windows.
-ARGUMENTS = "in_turn", "prices"
+ARGUMENTS = "in_turn", "attainment", "prices"
 #: Bits of the largest weight of a window.
 WEIGHT_BITS = 40
 #: Steps of checking a proof of one's own.
@@ -179,12 +180,18 @@ def pooled_bounds(
     }
     needs_on = partial(prompt_needs, machine)
 
+    def near(known: int) -> bool:
+        return relaxed > NEAR * known
+
+    def batches(known: int) -> dict[str, Any] | None:
+        return batches_of_too_few(question, certificate, known, tell) if near(known) else None
+
     def prices(known: int) -> dict[str, Any] | None:
-        near = relaxed > NEAR * known
-        return prices_of_too_few(machine, question.asked, question.may_miss, known, tell) if near else None
+        asked = question.asked
+        return prices_of_too_few(machine, asked, question.may_miss, known, tell) if near(known) else None
 
     in_turn = partial(machines_too_few, certificate, machine, needs_on)
-    found_by: tuple[Callable[[int], dict[str, Any] | None], ...] = in_turn, prices
+    found_by: tuple[Callable[[int], dict[str, Any] | None], ...] = in_turn, batches, prices
     arguments = dict(zip(ARGUMENTS, found_by, strict=True))
     guesses = tuple(map(tuple, missed))
     for proved, certified in settled(certificate, least_machines, arguments):

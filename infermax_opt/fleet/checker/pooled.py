@@ -1,8 +1,8 @@
 """Proof: fewest machines.
 
 What the good requests pay in windows, or at prices of time, is at most what all machines have room for there,
-and no more prompts are late than may be.  The proofs stand in `infermax_opt.fleet.bounds`: `pooled`, `priced`
-and `in_turn`.
+and no more prompts are late than may be.  The proofs stand in `infermax_opt.fleet.bounds`: `pooled`,
+`attainment`, `priced` and `in_turn`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.work import Work
-from infermax_opt.fleet.checker.in_turn import Needs, machines_in_turn
+from infermax_opt.fleet.checker.attainment import attained
+from infermax_opt.fleet.checker.in_turn import machines_in_turn
 from infermax_opt.fleet.checker.machine import Machine
 from infermax_opt.fleet.checker.needs import Need, needs_of, unit_of
 from infermax_opt.fleet.checker.priced import priced
@@ -45,34 +46,44 @@ def charged(given: Field, work: Work) -> Charged:
     known = 0
     if least is not None:
         needs_on = partial(prompt_needs, machine)
-        known = machines_in_turn(given, machine, question, needs_on)
-        known = max(known, machines_priced(given, machine, question, needs_on))
+        known = max(
+            machines_in_turn(given, machine, question, needs_on),
+            machines_paid(priced(given, machine, question, needs_on), question),
+            machines_paid(attained(given, machine, question, partial(grouped_needs, machine)), question),
+        )
     return Charged(machine, windows, question, least, known)
 
 
-def machines_priced(given: Field, machine: Machine, question: Question, needs_on: Needs) -> int:
-    """Machines that are needed at the prices of a certificate; 0 if it says nothing of them.
+def machines_paid(found: tuple[list[int | None], int] | None, question: Question) -> int:
+    """Machines whose time costs what good requests pay; 0 if a certificate says nothing of that.
 
     Parameters
     ----------
-    given : Field
-        The certificate.
-    machine : Machine
+    found : (list of int or None, int) or None
+        What each request pays, and the time of each machine.
     question : Question
         So many requests can be good as have to.
-    needs_on : callable
     """
-    found = priced(given, machine, question, needs_on)
     if found is None:
         return 0
     paid, room = found
     return -(-(least_paid(paid, question.must) or 0) // max(1, room))
 
 
-def prompt_needs(machine: Machine, asked: Asked) -> list[Need] | None:
-    """What a request needs of a machine that serves it to its end, its later tokens as one stretch."""
+def grouped_needs(machine: Machine, asked: Asked, groups: int) -> list[Need] | None:
+    """What a request needs of a machine that serves it to its end, its later tokens in so many groups.
+
+    Parameters
+    ----------
+    machine, asked, groups
+    """
     arrival, prompt, outputs, limits = asked
-    return needs_of(machine, arrival, (prompt, outputs), limits, 1)
+    return needs_of(machine, arrival, (prompt, outputs), limits, groups)
+
+
+def prompt_needs(machine: Machine, asked: Asked) -> list[Need] | None:
+    """The same with all later tokens as one stretch."""
+    return grouped_needs(machine, asked, 1)
 
 
 def least_paid(paid: list[int | None], must: int) -> int | None:

@@ -7,8 +7,10 @@ makes more tokens in it than there are batches. Floats suffice: the bound is tru
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from infermax_opt.core.linear import INTERIOR, ended_by, quiet_solver, sparse_program
@@ -162,12 +164,18 @@ class AttainmentProgram:
     proof : AttainmentProof
     pairs : int
         Pairs of a request and a cell in its time, about.
+    machines : int
+        So many have the time of each cell, all at one price.
+    ends : list of int, optional
+        Where cells end, in ticks; default: all alike, as many as `pairs` says.
     """
 
-    def __init__(self, proof: AttainmentProof, pairs: int):
-        self.proof, self.system = proof, proof.instance.system
+    def __init__(self, proof: AttainmentProof, pairs: int, machines: int = 1, ends: list[int] | None = None):
+        self.proof, self.system, self.machines = proof, proof.instance.system, machines
         self.guests = self._counted(pairs)
+        #: A unit of time, and ends of the cells.
         self.width, self.ends = self._cut(pairs)
+        self.ends = ends or self.ends
         self.fixed = max((guest.fixed for guest in self.guests.values()), default=0)
         #: Ticks that a batch takes, by which tokens are scaled.
         self.unit = float(self.fixed or max([1, *(g.least for g in self.guests.values())]))
@@ -245,7 +253,9 @@ class AttainmentProgram:
     def _add_cells(self) -> None:
         """Time, batches, and batches that make later tokens, which are no more than all."""
         rows, cells = self.rows, range(len(self.ends))
-        self.time = [rows.row(1.0) for _ in cells]
+        self.time = [
+            rows.row(self.machines * (end - begin) / self.width) for begin, end in pairwise([0, *self.ends])
+        ]
         alpha, rest = self.proof.alpha / self.unit, (self.fixed - self.proof.alpha) / self.unit
         batches = [rows.column(0.0, FREE) for _ in cells]
         self.makers = [rows.column(0.0, FREE) for _ in cells] if self.scarce else batches
@@ -281,7 +291,7 @@ class AttainmentProgram:
         made, count = rows.row(0.0, equal=True), float(guest.count)
         rows.entries.append((made, served, -guest.later * self.unit / self.width))
         for k in cells:
-            ticks = min(guest.due, (k + 1) * self.width) - max(guest.ready, k * self.width)
+            ticks = min(guest.due, self.ends[k]) - max(guest.ready, self.ends[k - 1] if k else 0)
             column = rows.column(0.0, count * self.unit / guest.least * (ticks / self.width))
             own.append(rows.row(0.0))
             rows.entries += [(made, column, 1.0), (self.time[k], column, load.token / self.unit)]
@@ -293,7 +303,7 @@ class AttainmentProgram:
     def _cells(self, begin: int, end: int | None) -> range:
         """Cells that overlap a stretch of time."""
         assert end is not None, "those who may come at any time are left out"
-        return range(begin // self.width, -(-end // self.width) if begin < end else 0)
+        return range(bisect_right(self.ends, begin), bisect_left(self.ends, end) + 1 if begin < end else 0)
 
     def _rounded(self, duals: Floats) -> Prices:
         """Prices and shares in whole units, with shares that are allowed in every cell."""

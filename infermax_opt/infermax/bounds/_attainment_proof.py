@@ -164,20 +164,23 @@ class AttainmentProof:
     alpha : int
         Ticks of a batch besides its work.
     guests : list of Guest
+    members : list of list of int
+        Places of the requests of each guest.
     """
 
     def __init__(self, instance: Instance, piece: int):
         self.instance, self.piece = instance, piece
         ticks = instance.cost.ticks
         self.alpha, self._beta = ticks.alpha[piece], ticks.beta[piece]
-        kinds: dict[tuple[int, int, Fraction, Fraction, Limits], int] = {}
+        kinds: dict[tuple[int, int, Fraction, Fraction, Limits], list[int]] = {}
         for kind in instance.types:
             found = self._promise(kind)
             if found is not None:
                 key = (kind.input_tokens, kind.output_tokens, kind.arrival, *found)
-                kinds[key] = kinds.get(key, 0) + len(kind.members)
-        self.guests = [self._guest((i, o), at, limits, weight, count)
-                       for (i, o, at, weight, limits), count in kinds.items()]  # fmt: skip
+                kinds.setdefault(key, []).extend(kind.members)
+        self.members = [*kinds.values()]
+        self.guests = [self._guest((i, o), at, limits, weight, len(members))
+                       for (i, o, at, weight, limits), members in kinds.items()]  # fmt: skip
 
     def _promise(self, kind: RequestType) -> tuple[Fraction, Limits] | None:
         """What it weighs in the objective that a request breaks its limits, and these; None for nothing."""

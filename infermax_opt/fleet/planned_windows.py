@@ -26,6 +26,9 @@ from infermax_opt.infermax.data.schedule import TooManyBatches
 
 __all__ = ["Part", "planned_windows"]
 
+#: How often windows are served again, where the replay misses the share: those get a machine more.
+TRIES = 3
+
 Tell = Callable[[str], None] | None
 
 
@@ -128,20 +131,36 @@ def planned_windows(
     tell : callable, optional
         Takes lines of progress.
     """
+    for _ in range(TRIES):
+        found = _replayed(question, parts, tell)
+        if found is None:
+            return None
+        counts, replay, missed = found
+        short = [missed[k] > part.spare for k, part in enumerate(parts)]
+        if not any(short):
+            return counts, replay
+        # Simulated clocks were wrong by a hair.
+        parts = [
+            part._replace(least=min(count + 1, part.most)) if more else part
+            for part, count, more in zip(parts, counts, short, strict=True)
+        ]
+    return None
+
+
+def _replayed(
+    question: FleetQuestion, parts: Sequence[Part], tell: Tell
+) -> tuple[list[int], FleetReplay, Counter[int]] | None:
+    """Machines of each window, the replay, and how many of each window miss there."""
     fleet, counts = _Fleet(question, parts, tell), list[int]()
     for number in range(len(parts)):
         found = fleet.serve(number)
         if found is None:
             return None
         counts.append(found)
-    dealt = Dealt(ALONE, fleet.routes)
-    machines = max(counts)
+    dealt, machines = Dealt(ALONE, fleet.routes), max(counts)
     pilot = fleet.dispatcher.pilot(machines, dealt)
     try:
         replay = replay_fleet(question, pilot.routes, fleet.dispatcher.schedules(machines, dealt))
     except TooManyBatches:
         return None
-    good = Counter(fleet.window[i] for i in replay.good)
-    if any(len(part.members) - good[k] > part.spare for k, part in enumerate(parts)):
-        return None  # Simulated clocks were wrong by a hair.
-    return counts, replay
+    return counts, replay, Counter(fleet.window[i] for i in fleet.window if i not in replay.good)

@@ -135,6 +135,8 @@ def _by_window(name: str, found: Autoscaled) -> list[str]:
     hours = f"{bounds(found.lower, found.upper, HOUR)} machine-hours{by}"
     if found.lower is None:
         hours = "in some no number of machines does"
+    elif found.upper is None:
+        hours += "; nothing was found that keeps it in all of them"
     return [
         f"{name}, windows of {length:g} s, each keeps the share: {hours}",
         f"  machines by window, lower/upper: {counts}",

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from infermax_opt.cli.main import cli
 from infermax_opt.core.errors import InputError
 from infermax_opt.files.csv_rows import read_rows
-from infermax_opt.fleet import upper
+from infermax_opt.fleet import autoscaling, upper
 from infermax_opt.fleet.checker.certificate import least_machines, machines_from
 from infermax_opt.fleet.machine_types import MachineType
 from infermax_opt.fleet.plan import plan
@@ -348,3 +348,11 @@ def test_machine_hours_have_proofs_for_the_whole_trace_and_by_windows(trace: str
         proof = json.loads(Path(f"proofs/{PROFILE}-rate1-{kind}.json").read_text())
         assert proof["question"] == row[f"{kind}_question_sha256"]
     assert row["hours_question_sha256"] != row["windows_question_sha256"]
+
+
+def test_windows_for_which_nothing_is_found_say_so(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autoscaling, "planned_windows", lambda *_: None)
+    asked = "--ttft 0.5 --schedulers planned --windows 2"
+    done = run(trace, "--format", "vidur", "--machines", PROFILE, *asked.split())
+    assert done.exit_code == 0, done.output
+    assert " to - machine-hours; nothing was found that keeps it in all of them\n" in done.stdout

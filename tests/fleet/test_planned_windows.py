@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from infermax_opt.fleet.fewest import fewest
 from infermax_opt.fleet.planned import ALONE, FEW, PLANNED, PROMISED, Asked, Search, fewest_planned
 from infermax_opt.fleet.planned_windows import Part, planned_windows
 from infermax_opt.fleet.question import FleetQuestion
+from infermax_opt.fleet.replay import FleetReplay, replay_fleet
 from infermax_opt.fleet.scaling import Scaling
 from tests.campaign import campaign, in_blocks
 from tests.fleet.test_autoscaling import LENGTH, autoscaled, uneven
@@ -93,6 +95,31 @@ def test_each_window_keeps_its_share(seeds: range) -> None:
         assert len(replay.busy) <= max(counts)
         assert told[0] == f"window 1 of {len(parts)}: planning 1"
         assert found == planned_windows(question, parts)
+
+
+def test_a_window_that_the_replay_misses_gets_a_machine_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = served(3)
+    parts = parts_of(question, 15)
+    counts, _ = planned_windows(question, parts) or ([], None)
+    assert counts
+    left: list[int] = []
+
+    def replayed(*given: Any) -> FleetReplay:
+        found = replay_fleet(*given)
+        if len(left) == late:
+            return found
+        left.append(1)
+        return replace(found, good=found.good - {*parts[1].members})
+
+    monkeypatch.setattr(room, "replay_fleet", replayed)
+    late = 1
+    again, replay = planned_windows(question, parts) or ([], None)
+    assert again[0] == counts[0]
+    assert again[1] == counts[1] + 1
+    assert replay is not None
+    late = 9
+    assert planned_windows(question, parts) is None
+    assert len(left) == 1 + room.TRIES
 
 
 def test_windows_take_only_so_many_machines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,7 +211,7 @@ def rejected() -> Iterator[FleetVector]:
         (shares, "a-share-below-0", "evidence", "attainment.shares.0.1", -1),
         (shares, "a-share-of-no-cell", "evidence", "attainment.shares.0.0", 2),
         (shares, "more-than-a-batch", "evidence", "attainment.shares.1", [1, 1]),
-        (shares, "a-share-too-few", "evidence", "attainment.shares", [[0]]),
+        (shares, "a-share-too-few", "malformed", "attainment.shares", [[0]]),
     ):
         yield FleetVector(f"{plan.name}/{name}", "machines", changed(plan.certificate, path, new), reason)
     asked = never.certificate["question"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
@@ -163,7 +164,7 @@ def test_what_evidence_is_refused() -> None:
     assert "do not rise" in rejected(certificate, cells=[cells[0], *cells])
     assert "below 0" in rejected(certificate, cells=[[cells[0][0], -1, 0, 0, 0], *cells[1:]])
     assert "not scarce" in rejected(certificate, cells=[[cells[0][0], 1, 0, 0, 1], *cells[1:]])
-    assert "not one for each" in rejected(certificate, shares=shares[1:])
+    assert "wrong length" in rejected(certificate, shares=shares[1:])
     assert "of no cell" in rejected(certificate, shares=[[len(cells), 1], *shares[1:]])
     assert "below 0" in rejected(certificate, shares=[[0, -1], *shares[1:]])
     assert "more than a batch" in rejected(certificate, shares=[[0, WHOLE + 1], *shares[1:]])
@@ -177,3 +178,8 @@ def test_what_takes_long_is_refused_soon() -> None:
     certificate = {**bare(question), "attainment": random_evidence(question, random.Random(1))}
     with pytest.raises(Exhausted):
         least_machines(certificate, 2_000)
+    for long in ({"cells": [0] * 2_000_000}, {"groups": 64, "cells": [[1, 1, 0, 0, 0]] * 2_000_000}):
+        began = time.monotonic()
+        with pytest.raises(Exhausted):
+            least_machines({**certificate, "attainment": {**certificate["attainment"], **long}}, 1_000_000)
+        assert time.monotonic() - began < 1  # reading them would take some

@@ -14,7 +14,8 @@ in a batch.  A batch takes e or more for each credit that one request has in it,
 
     e = alpha + beta + min(d0 + d1 (s - 1), p0 + beta (s - 1)),    without preemption the former,
 
-as a chunk takes alpha + p0 + beta c, which is at least c / s of what all of the refill would.
+as a chunk takes alpha + p0 + beta c, which is at least c / s of what all of the refill would.  Here the piece
+by which it takes longest counts, as for all times that something takes at least.
 
 *Charges.*  In each cell, a request has a share of a batch, and so have KV, tokens and requests, which are
 scarce: none is below 0, and all are 1 together at most.  A batch is charged, each tick of it at u,

@@ -21,7 +21,7 @@ from infermax_opt.fleet.checker.windows import PIECE, finding
 #: A whole batch, of which requests and what is scarce have shares.
 WHOLE = 1 << 24
 #: Steps: to read a cell or a share; to cost a cell for a stretch; for a stretch besides.
-READING_CELL, PER_COST, PER_GROUP = 40, 12, 60
+READING_CELL, PER_COST, PER_GROUP = 40, 16, 60
 
 
 class Timed(NamedTuple):
@@ -46,8 +46,8 @@ def read_timed(given: Field, machine: Machine, work: Work) -> Timed:
     ----------
     given, machine, work
     """
+    work.spend(READING_CELL * len(given.values()))
     rows = [row.integers(5) for row in given.items()]
-    work.spend(READING_CELL * len(rows))
     ends = [row[0] for row in rows]
     require(all(a < b for a, b in pairwise([0, *ends])), "attainment.cells: their ends do not rise")
     require(all(min(row[1:]) >= 0 for row in rows), "attainment.cells: a price or share is below 0")
@@ -204,12 +204,12 @@ def attained(
     if "attainment" not in given:
         return None
     evidence, work, requests = given["attainment"], question.work, question.requests
-    piece, told = evidence["piece"].whole(0, len(machine.alpha) - 1), evidence["shares"].items()
-    groups, cells = evidence["groups"].whole(1, MOST_GROUPS), read_timed(evidence["cells"], machine, work)
-    require(len(told) == len(requests), "attainment.shares: not one for each request")
+    piece = evidence["piece"].whole(0, len(machine.alpha) - 1)
+    groups = evidence["groups"].whole(1, MOST_GROUPS)
+    cells, told = read_timed(evidence["cells"], machine, work), evidence["shares"].items(len(requests))
     owned = [read_share(some, len(cells.ends), work) for some in told]
     require_whole(cells, owned)
-    work.spend(finding(machine, question) + groups * PER_GROUP * len(requests))
+    work.spend(finding(machine, question._replace(groups=groups)))
     paid = list[int | None]()
     for asked, own in zip(requests, owned, strict=True):
         needs = needs_in(asked, groups)

@@ -73,9 +73,8 @@ SHORT = (0.0, 0.2, 0.35, 0.7)
 WIDTHS = ((1, 1.6), (4, 1.35))
 #: Up to how many misses, as such a multiple, requests are dealt to machines one by one.
 DEAL = 1.2
-#: How often that is done, each time from the best deal so far, until so many changes were tried; or on, where
-#: so few miss, as such a multiple.
-PASSES, CHANGES, NEAREST = 6, 15_000, 1.02
+#: How often that is done, each time from the best deal so far, until so many changes were tried.
+PASSES, CHANGES = 6, 15_000
 #: How many more misses than such a multiple count as near even so: where few may miss, one more is much.
 NEARLY = 2
 #: In which way each machine takes those that are dealt to it.
@@ -285,10 +284,7 @@ class Search:
                 self.tell(f"{planning(machines)}, dealt up to {until:.0f} s")
 
         routes, changes, passes = None, 0, 0
-        while passes < PASSES:
-            most = DEAL if changes < CHANGES else NEAREST
-            if not self.asked.near(self._closest[machines], most):
-                return
+        while changes < CHANGES and passes < PASSES and self.asked.near(self._closest[machines], DEAL):
             dealing = Dealing(self.dispatcher, machines, stretches, ALONE, tell, routes, passes)
             yield from self._reaching([self._tried(machines, dealing.dealt(), [])])
             routes, changes, passes = self._closest[machines].routes, changes + dealing.changes, passes + 1

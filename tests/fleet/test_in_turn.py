@@ -26,13 +26,9 @@ from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.question import FleetQuestion
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, RequestGroup, System
+from scripts.vectors.fleet import bare
 from tests.campaign import campaign, in_blocks
 from tests.fleet.tiny import decided, tiny_fleet
-
-
-def without(question: FleetQuestion) -> dict[str, Any]:
-    """A certificate of a question without windows."""
-    return {**pooled_bound(question).certificate, "windows": []}
 
 
 def needs_on(machine: Machine) -> Needs:
@@ -56,7 +52,7 @@ def crowded(seed: int) -> FleetQuestion:
 def test_no_number_that_is_enough_is_too_few(seeds: range, made: Any) -> None:
     proved = met = 0
     for seed, question, best in decided(seeds, made):
-        certificate = without(question)
+        certificate = bare(question)
         if best is None or pooled_bound(question).machines is None:
             continue
         given = Field(certificate, "certificate")
@@ -108,7 +104,7 @@ def test_whole_requests_are_late() -> None:
 
 
 def test_evidence_that_is_none() -> None:
-    certificate = without(burst(21))
+    certificate = bare(burst(21))
     assert least_machines({**certificate, "in_turn": {"too_few": 4, "piece": 0}}) == 5
     assert least_machines({**certificate, "in_turn": {"too_few": 1, "piece": 0}}) == 2
     for wrong, why in (
@@ -123,7 +119,7 @@ def test_evidence_that_is_none() -> None:
 
 
 def test_who_has_no_limit_of_the_first_token_is_never_late() -> None:
-    certificate = without(burst(21))
+    certificate = bare(burst(21))
     free = {**certificate, "levels": [[None, "1", None]]}
     given = Field(free, "certificate")
     machine = read_machine(given["machine"])

@@ -15,7 +15,6 @@ from infermax_opt.infermax.planners.fillers.planner import fillers_help, fillers
 from infermax_opt.infermax.planners.orders.planner import orders_plans
 from infermax_opt.infermax.planners.plan.planner import Planner
 from infermax_opt.infermax.replay.fast import valid_replay
-from tests.campaign import campaign
 from tests.support import PAPER
 
 
@@ -40,7 +39,7 @@ def ends(instance: Instance, schedule: Schedule) -> float:
 
 def test_evictions_shorten_plans_of_few_different_requests() -> None:
     gains = []
-    for seed in campaign(2, 4):
+    for seed in range(4):
         instance = different(seed)
         known = in_order(instance)
         found = [schedule for name, schedule in fillers_plans(instance, known, seed=1) if name == "fillers"]

@@ -25,7 +25,7 @@ from infermax_opt.fleet.checker.pooled import grouped_needs
 from infermax_opt.fleet.checker.question import read_question
 from infermax_opt.fleet.machine import machine_of
 from infermax_opt.fleet.question import FleetQuestion
-from infermax_opt.infermax.bounds.attainment import machine_prices
+from infermax_opt.infermax.bounds.attainment import AttainmentProgram
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
 from scripts.vectors.fleet import bare, by_shares
@@ -61,10 +61,10 @@ def best_evidence(question: FleetQuestion, machines: int) -> Iterator[dict[str, 
     one = search._Search(question, bare(question), None)
     for proof in one.proofs:
         if any(not guest.lost and guest.end for guest in proof.guests):
-            prices = machine_prices(proof, 400, machines)
+            prices = AttainmentProgram(proof, 400, machines).prices()
             yield one._evidence(prices, proof)
             finer = search._finer(proof, prices, 2_000) if prices.ends and max(prices.prices) else None
-            yield one._evidence(machine_prices(proof, 400, machines, ends=finer), proof)
+            yield one._evidence(AttainmentProgram(proof, 400, machines, finer).prices(), proof)
 
 
 @pytest.mark.parametrize("made", [planted, dense])

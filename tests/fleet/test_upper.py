@@ -69,6 +69,16 @@ def test_a_number_of_machines_that_needs_too_long_a_schedule_is_no_answer(
     assert found.machines == 2
 
 
+def test_limits_do_not_tell_policies_who_has_one_output() -> None:
+    groups = tuple(RequestGroup(f"r{o}", 10, o, 5, slo={"tpot": "0.01"}) for o in (1, 2, 3))
+    cost = CostModel([("0.001", "0")], ("0", "0"), ("0", "0"))
+    each = Instance("alike", groups, System(1000, 100, 100), cost, Policy(), "missed")
+    for wary in (False, True):
+        limits = policies.Limits(FleetQuestion(each, Fraction(1)), wary=wary)
+        assert limits.tpot == pytest.approx([0.01] * 3)
+        assert (limits.tpot < 0.01).tolist() == [wary] * 3
+
+
 @in_blocks(campaign(4, 200), 4)
 def test_simulated_clocks_are_those_of_the_replay(seeds: range) -> None:
     for seed in seeds:

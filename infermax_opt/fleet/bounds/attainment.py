@@ -66,9 +66,9 @@ from infermax_opt.fleet.checker.pooled import grouped_needs, least_paid
 from infermax_opt.fleet.checker.question import Question, read_question
 from infermax_opt.fleet.machine import machine_of
 from infermax_opt.fleet.question import FleetQuestion
-from infermax_opt.infermax.bounds.attainment import AttainmentProof, Prices, machine_prices
+from infermax_opt.infermax.bounds.attainment import AttainmentProgram, AttainmentProof, Prices
 
-__all__ = ["batches_of_too_few"]
+__all__ = ["ANY_STEPS", "batches_of_too_few"]
 
 #: Requests beyond which it is not tried.
 MOST_REQUESTS = 2_500
@@ -144,8 +144,7 @@ class _Search:
                 if self.tell is not None:
                     self.tell(f"{counted(machines, 'machines')}: shares of batches, {pairs} pairs")
                 ends = None if before is None else _finer(proof, before, pairs)
-                stop = Deadline(SECONDS)
-                prices = machine_prices(proof, pairs, machines, ends=ends, stop=stop)
+                prices = AttainmentProgram(proof, pairs, machines, ends).prices(Deadline(SECONDS))
                 evidence = self._evidence(prices, proof)
                 missed, proved = self._missed(evidence, prices, machines)
                 if proved:

@@ -82,7 +82,7 @@ from functools import partial
 from typing import Any
 
 from infermax_opt.checking.work import Exhausted
-from infermax_opt.fleet.bounds.attainment import batches_of_too_few
+from infermax_opt.fleet.bounds.attainment import ANY_STEPS, batches_of_too_few
 from infermax_opt.fleet.bounds.in_turn import machines_too_few
 from infermax_opt.fleet.bounds.priced import prices_of_too_few
 from infermax_opt.fleet.bounds.windows import Weighted, best_windows
@@ -112,8 +112,6 @@ NEAR = 0.75
 ARGUMENTS = "in_turn", "attainment", "prices"
 #: Bits of the largest weight of a window.
 WEIGHT_BITS = 40
-#: Steps of checking a proof of one's own.
-ANY_STEPS = 10**18
 
 
 @dataclass(frozen=True)

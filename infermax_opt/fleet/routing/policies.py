@@ -174,15 +174,16 @@ class Limits:
         self.arrival = np.array([float(r.arrival) for r in requests])
         self._steps = np.array([r.output_tokens - 1 for r in requests], np.int64)
         ttft, tpot, e2e = (_limits_of(question, name) for name in ("ttft", "tpot", "e2e"))
-        times, shared = np.array([ttft, tpot * self._steps, e2e]), np.maximum(1, self._steps)
+        # A limit of the TPOT stays one where no token is later: policies do not know who has none.
+        steps = np.maximum(1, self._steps)
+        times = np.array([ttft, tpot * steps, e2e])
         hairs = np.where(times < FOREVER, ROUNDING * (1 + self.arrival + times), 0.0)
-        raised = times + hairs
+        moved = times + hairs
         if wary:
             unit = question.workload.cost.ticks_per_second
             first, later = np.array(question.least_ticks, dtype=float).T / unit
-            raised = np.where(times - hairs >= [first, later, first + later], times - hairs, raised)
-        self.ttft, later, self.e2e = raised
-        self.tpot = np.where(self._steps > 0, later / shared, FOREVER)
+            moved = np.where(times - hairs >= [first, later, first + later], times - hairs, moved)
+        self.ttft, self.tpot, self.e2e = moved[0], moved[1] / steps, moved[2]
 
     def late(self, route: Any, first: Any, last: Any) -> Any:
         """Whether each request misses its service level.

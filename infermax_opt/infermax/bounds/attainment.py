@@ -69,7 +69,7 @@ from infermax_opt.infermax.bounds._attainment_program import AttainmentProgram
 from infermax_opt.infermax.bounds._attainment_proof import AttainmentProof, Prices
 from infermax_opt.infermax.data.instance import Instance
 
-__all__ = ["AttainmentProof", "Prices", "attainment_bounds", "machine_prices"]
+__all__ = ["AttainmentProgram", "AttainmentProof", "Prices", "attainment_bounds"]
 
 #: Pairs of requests and cells in the linear program: the first takes a second, the finest up to minutes.
 PAIRS = (1_500, 6_000, 15_000, 30_000)
@@ -107,27 +107,3 @@ def attainment_bounds(instance: Instance, *, stop: Callable[[], bool] | None = N
             yield bound
         if best == proofs[0].most or (stop is not None and stop()):
             return
-
-
-def machine_prices(
-    proof: AttainmentProof,
-    pairs: int,
-    machines: int,
-    *,
-    ends: list[int] | None = None,
-    stop: Callable[[], bool] | None = None,
-) -> Prices:
-    """Prices for so many machines, on which the requests of the proof are served.
-
-    Parameters
-    ----------
-    proof : AttainmentProof
-    pairs : int
-        Pairs of a request and a cell in its time, about.
-    machines : int
-    ends : list of int, optional
-        Where cells end, in ticks; default: all alike.
-    stop : callable, optional
-        Asked whether to take the prices as they are.
-    """
-    return AttainmentProgram(proof, pairs, machines, ends).prices(stop)

@@ -77,7 +77,7 @@ lint: .venv/.installed-dev
 .PHONY: docs blocks linkcheck
 
 docs: .venv/.installed-docs
-	$(BIN)/sphinx-build -E -q -W --keep-going -b html -d build/doctrees docs build/docs
+	$(BIN)/sphinx-build -j 2 -E -q -W --keep-going -b html -d build/doctrees docs build/docs
 	$(BIN)/python scripts/check_site.py build/docs docs/notebooks
 
 blocks: .venv/.installed

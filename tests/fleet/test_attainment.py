@@ -68,7 +68,7 @@ def best_evidence(question: FleetQuestion, machines: int) -> Iterator[dict[str, 
 
 
 @pytest.mark.parametrize("made", [planted, dense])
-@in_blocks(campaign(20, 6_000), 60)
+@in_blocks(campaign(12, 6_000), 60)
 def test_no_shares_demand_more_than_the_machines_that_do_it(seeds: range, made: Any) -> None:
     nearly = 0
     for seed in seeds:

@@ -133,7 +133,7 @@ def timed(instance: Instance, schedule: Schedule) -> list[RequestGroup]:
 
 
 @pytest.mark.parametrize("made", [planted, dense])
-@in_blocks(campaign(32, 8_000), 60)
+@in_blocks(campaign(20, 8_000), 60)
 def test_no_window_demands_more_than_the_machines_that_do_it(seeds: range, made: Any) -> None:
     more = nearly = 0
     for seed in seeds:

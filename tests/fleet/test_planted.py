@@ -93,7 +93,7 @@ def dearest(certificate: dict[str, Any], kinds: Sequence[Kind] = KINDS) -> Fract
     return most
 
 
-@in_blocks(campaign(36, 5_000), 60)
+@in_blocks(campaign(22, 5_000), 60)
 def test_no_window_demands_more_than_the_machines_that_do_it(seeds: range) -> None:
     nearly = paced = 0
     for seed in seeds:

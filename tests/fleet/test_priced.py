@@ -83,7 +83,7 @@ def best_prices(question: FleetQuestion, machines: float) -> Iterator[dict[str, 
 
 
 @pytest.mark.parametrize("made", [planted, dense])
-@in_blocks(campaign(30, 6_000), 60)
+@in_blocks(campaign(18, 6_000), 60)
 def test_no_prices_demand_more_than_the_machines_that_do_it(seeds: range, made: Any) -> None:
     nearly = 0
     for seed in seeds:

@@ -11,7 +11,7 @@ import pytest
 
 from infermax_opt.checking.errors import Rejected
 from infermax_opt.files.arrivals import COMPRESSED_UNIT
-from infermax_opt.fleet.bounds.pooled import pooled_bound
+from infermax_opt.fleet.bounds.pooled import pooled_bound, pooled_bounds
 from infermax_opt.fleet.checker.certificate import least_machines, machines_from
 from infermax_opt.fleet.checker.windows import NEVER
 from infermax_opt.fleet.question import FleetQuestion
@@ -79,7 +79,7 @@ def test_both_rates_of_a_stream() -> None:
     assert found.lower < found.upper
     assert machines_from(found.certificate) > 2  # type: ignore[operator]
     # No longer proved a little below.
-    below = pooled_bound(faster(question, found.upper / CLOSE**2)).certificate
+    below = next(pooled_bounds(faster(question, found.upper / CLOSE**2))).certificate
     assert machines_from(below) <= 2  # type: ignore[operator]
 
 

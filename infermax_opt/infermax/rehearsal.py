@@ -85,8 +85,9 @@ def _searches() -> None:
 
 
 def _latency_planners() -> None:
+    from infermax_opt.infermax.planners.admission.choice import Choice
     from infermax_opt.infermax.planners.admission.levels import LevelsPlanner
-    from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner, Choice
+    from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
     from infermax_opt.infermax.planners.first_tokens.planner import FirstTokensPlanner
 
     level = ServiceLevel(ttft=Fraction(1, 50), tpot=Fraction(1, 100))

@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from infermax_opt.api import schedule, solve, verify
 from infermax_opt.infermax.data.cost import CostModel
-from infermax_opt.infermax.data.instance import Instance, Policy, RequestGroup, System
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.planners.admission import _kernel, _loops, _spread_kernel
-from infermax_opt.infermax.planners.admission.planner import ANY, AdmissionPlanner, Choice
+from infermax_opt.infermax.planners.admission.choice import ANY, Choice
+from infermax_opt.infermax.planners.admission.delays import weights_of_ends
+from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
 from infermax_opt.infermax.replay.metrics import objective_value
 from infermax_opt.infermax.schedulers.presets import PRESETS
 from tests.campaign import campaign
@@ -87,7 +90,8 @@ def test_batches_that_are_taken_at_once_are_those_that_come_one_by_one(
             choices += [replace(choice, share=3, splits=()) for choice in choices[:3]]
         for choice in choices:
             fast, slow = (run(planner, choice, most, most > 1) for most in (2**40, 1))
-            assert [list(column) for column in fast[3:]] == [list(column) for column in slow[3:]], seed
+            assert [list(column) for column in fast[3:-2]] == [list(column) for column in slow[3:-2]], seed
+            assert fast[-1] == pytest.approx([slow[-1][slow[-2].index(batches)] for batches in fast[-2]])
             assert fast[1] == pytest.approx(slow[1])
             assert fast[2] == pytest.approx(slow[2])
     assert calls[True] < 0.7 * calls[False]
@@ -102,10 +106,12 @@ def test_prompts_side_by_side_are_valid_and_the_clock_is_right() -> None:
         if not (instance.policy.hybrid_batching and instance.policy.chunked_prefill):
             continue
         planner, rng = AdmissionPlanner(instance, seed=seed), random.Random(seed)
+        everyone = range(len(instance.requests))
         for _ in range(6):
             choice = Choice(
                 work=rng.uniform(-1, 2), arrival=rng.random(), cap=rng.choice([ANY, 2, 8]),
                 budget=rng.choice([ANY, 1, 16]), look=rng.choice([1, 9]), share=rng.choice([1, 2, 5, 30]),
+                delays=tuple((i, rng.expovariate(3)) for i in everyone if rng.random() < 0.2),
             )  # fmt: skip
             finished, first, last = planner._timed(choice)
             assert finished
@@ -118,6 +124,52 @@ def test_prompts_side_by_side_are_valid_and_the_clock_is_right() -> None:
             told = planner._estimate.value(first, last)
             assert told == pytest.approx(float(objective_value(instance.objective, check.metrics)), rel=1e-6)
     assert together > 20
+
+
+def burst() -> Instance:
+    """Many who decode in pairs of seconds, and four long prompts that come among them."""
+    cost = CostModel([("0.005", "0.00002")], ("0", "0.0000001"), ("0", "0.000000002"), "square")
+    groups = (
+        *(RequestGroup(f"short{k}", 50 + k, 120, k * Fraction("0.01")) for k in range(60)),
+        *(RequestGroup(f"long{k}", 9_000 + k, 5, (30 + k) * Fraction("0.01")) for k in range(4)),
+    )
+    return Instance("burst", groups, System(10**5, 4_096, 4_096), cost, objective="mean_e2e")  # type: ignore[arg-type]
+
+
+def test_long_prompts_wait_until_fewer_are_there() -> None:
+    planner = AdmissionPlanner(burst())
+    at_once = Choice(arrival=1.0, share=166, cap=200)
+    planner._try(at_once)
+    before = planner.value
+    assert planner._delays is not None
+    for _ in range(40):
+        planner._try(planner._delayed(planner.best or at_once, planner._delays))
+    assert planner.best is not None
+    assert {i for i, delay in planner.best.delays if delay > 0.2} >= {60, 61, 62, 63}
+    assert planner.value < 0.8 * before
+    check = verify(planner.instance, planner.schedule(planner.best))
+    assert check.ok
+    assert float(check.objective or 0) == pytest.approx(planner.value, rel=1e-6)
+
+
+def test_what_requests_meet_in_a_run_adds_up() -> None:
+    """All time of requests from their first batch on is that of batches, times those who are there."""
+    instance = burst()
+    planner = AdmissionPlanner(instance)
+    found = planner._run(Choice(arrival=1.0, share=300, cap=200), record=True)
+    delays = planner._delays
+    assert delays is not None
+    delays.watch(found)
+    _, _, last, named, _, named_end, _, repeat, *_, passed, ends = found
+    begin, batches = np.zeros(len(last)), np.cumsum(repeat)
+    for entry in range(len(repeat) - 1, 0, -1):
+        begin[named[named_end[entry - 1] : named_end[entry]]] = ends[passed.index(batches[entry - 1])]
+    spent = float((last - begin).mean())
+    assert np.diff(delays._ends) @ np.diff(delays._met) == pytest.approx(spent, rel=1e-9)
+    assert delays._ends[-1] == pytest.approx(last.max())
+    assert weights_of_ends(replace(instance, objective=Objective.of("mean_ttft"))) is None
+    assert weights_of_ends(replace(instance, objective=Objective.of("makespan"))) is None
+    assert weights_of_ends(instance) == pytest.approx(np.full(64, 1 / 64))
 
 
 def test_chunks_are_small_where_their_squares_are_dear() -> None:

@@ -41,15 +41,16 @@ class Machine(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """Columns per request, and two orders: by arrival, and of all by how soon they should start.
+    """Columns per request, and two orders: by release, and of all by how soon they should start.
 
-    `place`: where each is in `order`.  `rest`: the second part of a request, or -1; these are behind all
-    requests, and have no arrival.
+    `release`: when each joins those that wait, at its arrival or later.  `place`: where each is in `order`.
+    `rest`: the second part of a request, or -1; these are behind all requests, and have no arrival.
     """
 
     inputs: Any
     outputs: Any
     arrival: Any
+    release: Any
     arriving: Any
     order: Any
     place: Any
@@ -166,11 +167,15 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
         arrival it awaits, or -1.
     evicted, evicted_end : list of int
         Who is evicted, and per entry where its evictions end.
+    passed : list of int
+    ends : list of float
+        Of every number of batches after which anything changed: that, and when the last of them ends.
     """
     named = [0 for _ in range(0)]
     chunks = [0 for _ in range(0)]
     evicted = [0 for _ in range(0)]
     named_end, decode, repeat, start, evicted_end = [0], [0], [0], [-1], [0]
+    passed, ends = [0], [0.0]
     n, all_arrive = len(queue.inputs), len(queue.arriving)
     # Requests whose first part has ended: the next batch evicts them, and they may run again after it.
     leaving, joining = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -311,6 +316,8 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
         now += same * time + longer * (same * (same - 1) / 2)
         more = len(named) - before
         if record:
+            passed.append(batches)
+            ends.append(now)
             goes_on = len(repeat) > 1 and more == 0 and leave == 0
             if goes_on and decode[-1] == 1 and named_end[-1] == named_end[-2]:
                 repeat[-1] += same
@@ -349,7 +356,8 @@ def admission_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches
         if not record:
             named.clear()
             chunks.clear()
-    return finished == n, first, last, named, chunks, named_end, decode, repeat, start, evicted, evicted_end
+    listed = named, chunks, named_end, decode, repeat, start, evicted, evicted_end, passed, ends
+    return finished == n, first, last, *listed
 
 
 HELPERS = (batch_time, prefill_work, held, lack, stays_out, batches_until, insert, part_of)

@@ -10,7 +10,7 @@ from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.planners.admission import _kernel, _spread_kernel
 
 if TYPE_CHECKING:
-    from infermax_opt.infermax.planners.admission.planner import Choice
+    from infermax_opt.infermax.planners.admission.choice import Choice
 
 __all__ = ["loop_of"]
 

@@ -3,6 +3,7 @@
 Attention over a chunk costs the square of its tokens, so that as many tokens of several prompts cost less
 than those of one.  As in `_kernel`, all that run decode in every batch, and nobody is evicted.  Each prompt
 has equally many tokens in each batch until it is done.  So the KV of every later batch is known here, too.
+Nobody is held back by its release while nothing else is there.
 
 The functions run as plain Python or compiled.
 """
@@ -61,6 +62,7 @@ def spread_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches: A
     chunks = [0 for _ in range(0)]
     evicted = [0 for _ in range(0)]
     named_end, decode, repeat, start, evicted_end = [0], [0], [0], [-1], [0]
+    passed, ends = [0], [0.0]
     n = len(queue.inputs)
     first, last = np.zeros(n), np.zeros(n)
     line = np.zeros(n, np.int64)  # places in the order of those that wait, rising
@@ -74,8 +76,11 @@ def spread_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches: A
     count = step = arrived = batches = finished = queued = prompts = decoders = bases = 0
     now = 0.0
     while finished < n:
-        while arrived < n and queue.arrival[queue.arriving[arrived]] <= now:
-            place = queue.place[queue.arriving[arrived]]
+        while arrived < n:
+            i = queue.arriving[arrived]
+            if queue.arrival[i] > now or (queue.release[i] > now and count + queued > 0):
+                break
+            place = queue.place[i]
             arrived += 1
             k = queued
             while k > 0 and line[k - 1] > place:
@@ -138,11 +143,13 @@ def spread_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches: A
         if prompts == 0:
             same = min(hold, run[0, END] - step, most_batches - batches + 1)
             if arrived < n:
-                span = queue.arrival[queue.arriving[arrived]] - now
+                span = queue.release[queue.arriving[arrived]] - now
                 same = min(same, batches_until(span, time, longer))
             batches += same - 1
         now += same * time + longer * (same * (same - 1) / 2)
         if record:
+            passed.append(batches)
+            ends.append(now)
             if len(repeat) > 1 and prompts == 0 and decode[-1] == 1 and named_end[-1] == named_end[-2]:
                 repeat[-1] += same
             else:
@@ -179,7 +186,8 @@ def spread_loop(machine: Any, queue: Any, knobs: Any, cost: Any, most_batches: A
             for k in range(count):
                 run[k, END], run[k, BASE] = run[k + gone, END], run[k + gone, BASE]
                 run[k, WHO] = run[k + gone, WHO]
-    return finished == n, first, last, named, chunks, named_end, decode, repeat, start, evicted, evicted_end
+    listed = named, chunks, named_end, decode, repeat, start, evicted, evicted_end, passed, ends
+    return finished == n, first, last, *listed
 
 
 HELPERS = (batch_time, prefill_work, held, lack, stays_out, batches_until, insert)

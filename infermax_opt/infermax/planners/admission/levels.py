@@ -17,7 +17,8 @@ from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.cost import batch_time
 from infermax_opt.infermax.data.instance import Instance, RequestGroup
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Schedule
-from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner, Choice
+from infermax_opt.infermax.planners.admission.choice import Choice
+from infermax_opt.infermax.planners.admission.planner import AdmissionPlanner
 
 if TYPE_CHECKING:
     import numpy as np

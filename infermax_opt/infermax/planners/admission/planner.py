@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import MAX_BATCHES, Batch, Schedule
+from infermax_opt.infermax.planners.admission.choice import ANY, Choice
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from infermax_opt.infermax.planners.admission._kernel import Machine, Queue
+    from infermax_opt.infermax.planners.admission.delays import Delays
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["AdmissionPlanner", "Choice"]
+__all__ = ["AdmissionPlanner"]
 
-#: No limit.
-ANY = 2**40
 #: Runs of the search without a deadline.
 RUNS = 200
 #: Runs after which single requests are moved in the order of the best choice, too.
@@ -35,6 +35,11 @@ SETTLED = 300
 MOVING = 0.8
 #: Share of these that split a request: it is evicted, and waits again.
 SPLITTING = 0.3
+#: Share of these that let requests wait for a while, where delays may help; and what part of all requests
+#: may then have another delay: one of these.
+WAITING, PARTS = 0.5, (0.3, 0.1, 0.03, 0.01, 0.003)
+#: Tries after which all delays are sought anew, if none made the objective shorter by this share.
+PATIENCE, LEAST_GAIN = 300, 1e-5
 #: Most requests that are moved at once.
 MOVED = 3
 #: By how many places they are moved, typically: one of these each time.  Where requests arrive over time only
@@ -46,41 +51,6 @@ SMALL_CHANGES = 0.7
 SPREADS, BUDGETS = (64, 128, 256), (512, 1024, 1536)
 #: Seconds between two choices that become schedules.
 PAUSE = 0.5
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What is searched.
-
-    Attributes
-    ----------
-    work, prompt, output, arrival : float
-        A request starts the sooner, the smaller the sum of these times the logarithms of its work, prompt
-        and output, and `arrival` times its arrival in units of the mean time between arrivals.
-    cap, budget, most, pause, look : int
-        As in `_kernel.Knobs`.
-    share : int
-        Prompt tokens of a request in a batch, where several prompts are processed side by side: see
-        `_spread_kernel`.  `most`, `pause` and `splits` do not count then.
-    moves : tuple of (int, int)
-        Requests, each with the place in the order to which it is moved then, one after the other.
-    splits : tuple of (int, int, int)
-        Requests that are evicted, each once: after how many tokens, and the place in the order at which each
-        waits then, one after the other.
-    """
-
-    work: float = 0.0
-    prompt: float = 0.0
-    output: float = 0.0
-    arrival: float = 0.0
-    cap: int = ANY
-    budget: int = ANY
-    most: int = ANY
-    pause: int = 0
-    look: int = 1
-    share: int = ANY
-    moves: tuple[tuple[int, int], ...] = ()
-    splits: tuple[tuple[int, int, int], ...] = ()
 
 
 class AdmissionPlanner:
@@ -96,6 +66,7 @@ class AdmissionPlanner:
     def __init__(self, instance: Instance, *, seed: int = 0):
         import numpy as np
 
+        from infermax_opt.infermax.planners.admission.delays import Delays, weights_of_ends
         from infermax_opt.infermax.planners.admission.estimate import Estimate
 
         self.instance = instance
@@ -119,9 +90,16 @@ class AdmissionPlanner:
         self.best: Choice | None = None
         self.value = float("inf")
         self.runs = 0
-        #: First and last tokens by the best choice.
+        #: The choice that is changed, what it gives, first and last tokens by it, and tries since another one
+        #: was clearly better.
+        self._home: Choice | None = None
+        self._home_value, self._idle = float("inf"), 0
         self._times = self._arrival, self._arrival
         self._coming = self._choices()
+        #: Who might wait, for objectives of which these know; and the choice whose run they have seen.
+        weights = None if instance.offline or not self._may_spread else weights_of_ends(instance)
+        self._delays = None if weights is None else Delays(instance, weights)
+        self._watched: Choice | None = None
         #: Weights, moves and order of a choice that was the best.
         self._ordered: tuple[tuple[float, ...], tuple[tuple[int, int], ...], list[int]] = (), (), []
 
@@ -160,20 +138,28 @@ class AdmissionPlanner:
         self.runs += 1
         finished, first, last = self._timed(choice)
         value = self._estimate.value(first, last) if finished else float("inf")
+        self._idle = 0 if value < self._home_value * (1 - LEAST_GAIN) else self._idle + 1
+        if value < self._home_value:
+            self._home, self._home_value, self._times = choice, value, (first, last)
         if value < self.value:
-            self.best, self.value, self._times = choice, value, (first, last)
+            self.best, self.value = choice, value
 
     def _choices(self) -> Iterator[Choice]:
         """Choices to try: known ones, then changes to the best, without end."""
         yield from self._known()
         while True:
-            best = self.best or Choice()
-            if self.runs < SETTLED or self.rng.random() >= MOVING:
-                yield self._changed(best)
-            elif self._may_split and best.share == ANY and self.rng.random() < SPLITTING:
-                yield self._split(best)
+            home, best = self._home or Choice(), self.best or Choice()
+            if self._idle > PATIENCE and (home.delays or home != best):
+                self._home_value, self._idle = float("inf"), 0
+                yield replace(best, share=self._another(best.share), delays=())
+            elif self.runs < SETTLED or self.rng.random() >= MOVING:
+                yield self._changed(home)
+            elif self._delays is not None and home.share < ANY and self.rng.random() < WAITING:
+                yield self._delayed(home, self._delays)
+            elif self._may_split and home.share == ANY and self.rng.random() < SPLITTING:
+                yield self._split(home)
             else:
-                yield self._moved(best)
+                yield self._moved(home)
 
     def _known(self) -> Iterator[Choice]:
         """Orders and caps that are good somewhere."""
@@ -230,7 +216,24 @@ class AdmissionPlanner:
             share=number(choice.share, system.prefill_budget) if choice.share < ANY else ANY,
             moves=choice.moves,
             splits=choice.splits,
+            delays=choice.delays,
         )
+
+    def _another(self, share: int) -> int:
+        """Prompt tokens of a request in a batch, some more or less; no limit stays so."""
+        most = self.instance.system.prefill_budget
+        return (
+            share if share == ANY else max(1, min(most, round(share * float(self.rng.lognormal(0.0, 0.1)))))
+        )
+
+    def _delayed(self, choice: Choice, delays: Delays) -> Choice:
+        """The same, but some requests wait until those are fewer whom they would slow down, or no longer."""
+        if self._watched is not choice:
+            delays.watch(self._run(choice, record=True))
+            self._watched = choice
+        some = self.rng.random(len(self._inputs)) < self.rng.choice(PARTS)
+        found = delays.better(dict(choice.delays), some.nonzero()[0], choice.share)
+        return replace(choice, delays=tuple(found.items()))
 
     def _moved(self, choice: Choice) -> Choice:
         """The same with some requests elsewhere in the order."""
@@ -291,7 +294,7 @@ class AdmissionPlanner:
             order.remove(request)
             order.insert(place, request)
         # Most choices differ from the best one by a few moves.
-        if choice == self.best:
+        if choice == self._home:
             self._ordered = weights, moves, order
         return order
 
@@ -302,6 +305,12 @@ class AdmissionPlanner:
         from infermax_opt.infermax.planners.admission import _kernel
 
         ordered, inputs, outputs, arrival = self._order(choice), self._inputs, self._outputs, self._arrival
+        release, arriving = arrival, self._arriving
+        if choice.delays and choice.share < ANY:
+            release = arrival.copy()
+            for request, delay in choice.delays:
+                release[request] += delay
+            arriving = np.argsort(release, kind="stable")
         rest = np.full(len(inputs) + len(choice.splits), -1, np.int64)
         if choice.splits:
             ordered = ordered.copy()
@@ -314,7 +323,7 @@ class AdmissionPlanner:
         order = np.array(ordered, np.int64)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        return _kernel.Queue(inputs, outputs, arrival, self._arriving, order, place, rest)
+        return _kernel.Queue(inputs, outputs, arrival, release, arriving, order, place, rest)
 
     def _machine(self) -> Machine:
         """Limits and policy of the instance."""
@@ -347,7 +356,7 @@ class AdmissionPlanner:
 
     def schedule(self, choice: Choice) -> Schedule:
         """The schedule that a choice makes."""
-        _, _, _, named, *entries = self._run(choice, record=True)
+        _, _, _, named, *entries, _, _ = self._run(choice, record=True)
         who = [*range(len(self._inputs)), *(request for request, _, _ in choice.splits)]
         return Schedule(self.instance.name, tuple(self._batches([who[part] for part in named], *entries)))
 

@@ -18,8 +18,8 @@ from infermax_opt.infermax.bounds.service import service_bounds
 from infermax_opt.infermax.data.instance import Instance, Metric
 from infermax_opt.infermax.data.objective import QUANTILES, Latency, rank
 from infermax_opt.infermax.data.schedule import Schedule
+from infermax_opt.infermax.planners.admission.choice import Choice
 from infermax_opt.infermax.planners.admission.levels import LevelChoice, LevelsPlanner
-from infermax_opt.infermax.planners.admission.planner import Choice
 
 if TYPE_CHECKING:
     from infermax_opt.infermax.planners.admission.levels import Flags

@@ -10,11 +10,12 @@ from functools import cache
 
 import pytest
 
-from infermax_opt.core.result import LowerBound
+from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds import _pace_search, _pace_spot
 from infermax_opt.infermax.bounds._pace_search import Prices, first_prices, good_prices
 from infermax_opt.infermax.bounds._pace_spot import spot_prices
 from infermax_opt.infermax.bounds.pace import ONE, PaceProof, pace_bound
+from infermax_opt.infermax.bounds.pieces import best_piece, better_pieces
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
@@ -395,3 +396,23 @@ def test_the_search_ends_when_it_is_told_to() -> None:
 
     assert pace_bound(crowd(), stop=stop) is not None
     assert len(asked) <= 4
+
+
+def test_bounds_of_pieces_come_one_by_one_and_end_in_time() -> None:
+    """A piece that is done is known at once, and no other begins when time is up."""
+    batch = [("0.003", "0.00001"), ("0.002", "0.00003"), ("0.001", "0.00004")]
+    cost = CostModel(batch, ("0.001", "0"), ("0", "0"))
+    of = Instance("pieces", (RequestGroup("a", 4, 4),), System(50, 50, 50), cost)
+    tried = list[int]()
+
+    def search(instance: Instance, piece: int, stop: object) -> LowerBound:
+        tried.append(piece)
+        return LowerBound(Fraction((5, 4, 7)[piece]), "some", Proof.CERTIFICATE)
+
+    coming = better_pieces(of, search, None)
+    assert (next(coming).value, tried) == (5, [0])
+    assert ([bound.value for bound in coming], tried) == ([7], [0, 1, 2])
+    assert best_piece(of, search, lambda: False) == LowerBound(Fraction(7), "some", Proof.CERTIFICATE)
+    tried.clear()
+    assert best_piece(of, search, lambda: True) == LowerBound(Fraction(5), "some", Proof.CERTIFICATE)
+    assert tried == [0]

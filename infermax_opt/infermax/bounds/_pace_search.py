@@ -45,8 +45,8 @@ OWNS = (0.8, 0.9, 1.0, 1.1, 1.25)
 SPREAD = 0.004
 #: Steps in which all move, at least and at most; how often a member passes a cell in a stage in all, about.
 STEPS, MOST_STEPS, PASSES = 200, 2_000, 1e9
-#: So many steps, about, take as long as making the bound exact.
-LAST_STEPS = 65
+#: So many steps, about, take as long as making the bound exact; or so many seconds for each pass, if more.
+LAST_STEPS, LAST_PASS = 65, 1.6e-6
 #: Length of the first of them and of the last, for r; how much longer those for v are, and those for k and q.
 LONG, SHORT, RENTS, OWN = 0.05, 0.0005, 4.0, 0.5
 #: How much of the mean slope, and of the mean square, is kept from step to step.
@@ -129,7 +129,7 @@ def good_prices(first: FewPrices, setting: Setting, stop: Callable[[], bool]) ->
     search = Search(first.ends, setting)
     search.begin_at(search.at(first.roots)._replace(own=first.own))
     passes = float((search.last - search.first).sum()) * search.stages.shape[1] * len(SECOND)
-    search.move_all(SECOND, min(MOST_STEPS, max(STEPS, int(PASSES / passes))), (LONG, SHORT), stop)
+    search.move_all(SECOND, min(MOST_STEPS, max(STEPS, int(PASSES / passes))), (LONG, SHORT), stop, passes)
     return search.prices()
 
 
@@ -297,6 +297,7 @@ class Search:
         steps: int,
         lengths: tuple[float, float],
         stop: Callable[[], bool],
+        passes: float = 0.0,
     ) -> None:
         """Look for better prices, k and q at once, by steps like those of Adam (Kingma and Ba 2015).
 
@@ -311,6 +312,8 @@ class Search:
             Of the first step and of the last, for r.
         stop : callable
             Asked whether to end soon.
+        passes : float
+            How often a member passes a cell in a stage where the bound is made exact, if that is known.
         """
         import numpy as np
 
@@ -319,7 +322,7 @@ class Search:
         means, squares = ([np.zeros_like(some) for some in point] for _ in range(2))
         begin = math.inf
         for step in range(1, steps + 1):
-            gone = _part_gone(step, steps, begin, stop)
+            gone = _part_gone(step, steps, begin, stop, LAST_PASS * passes)
             if gone > 1:
                 break
             self.keep(point, self.value(point))
@@ -348,7 +351,7 @@ class Search:
         )
 
 
-def _part_gone(step: int, steps: int, begin: float, stop: Callable[[], bool]) -> float:
+def _part_gone(step: int, steps: int, begin: float, stop: Callable[[], bool], last: float) -> float:
     """How much of the way is gone, by steps or by time, whichever is more; above 1 where it is over.
 
     Parameters
@@ -358,11 +361,13 @@ def _part_gone(step: int, steps: int, begin: float, stop: Callable[[], bool]) ->
         When the second step began.
     stop : callable
         Asked whether to end soon.
+    last : float
+        Seconds at least for making the bound exact.
     """
     if step <= 2 or stop():
         return 2.0 if stop() else step / steps
     passed = time.monotonic() - begin
-    left = time_left(stop) - LAST_STEPS * passed / (step - 2)
+    left = time_left(stop) - max(last, LAST_STEPS * passed / (step - 2))
     return 2.0 if left <= 0 else max(step / steps, passed / (passed + left))
 
 

@@ -79,10 +79,10 @@ from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._pace_search import FIRST, Prices, Setting, first_prices, good_prices
 from infermax_opt.infermax.bounds._pace_spot import spot_prices
 from infermax_opt.infermax.bounds._pace_stages import ROOT_BITS, UNPAID, Stage, Stages, offset
-from infermax_opt.infermax.bounds.pieces import best_piece, longest
+from infermax_opt.infermax.bounds.pieces import better_pieces, longest
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
-__all__ = ["PaceProof", "Traveller", "pace_bound"]
+__all__ = ["PaceProof", "Traveller", "pace_bound", "pace_bounds"]
 
 #: Largest KV of a request for which the bound is tried, and most requests: both are work of a checker.
 MAX_SIZE, MAX_CHECKED = 2**20, 3_000
@@ -95,8 +95,8 @@ MAX_PASSES, PASSES = 6_000_000, 5_000_000
 ONE = 1 << ROOT_BITS
 
 
-def pace_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
-    """Best pace bound found over pieces and prices of time.
+def pace_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
+    """Ever better pace bounds, piece by piece, as each takes long.
 
     Parameters
     ----------
@@ -104,14 +104,25 @@ def pace_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) ->
     stop : callable, optional
         Asked whether to try no more.
 
-    Returns
-    -------
-    LowerBound or None
-        None where the bound is not tried.  Below zero it says nothing.
+    Yields
+    ------
+    LowerBound
+        None at all where the bound is not tried.  Below zero it says nothing.
     """
     if instance.offline or longest(instance) > MAX_SIZE or len(instance.requests) > MAX_SPOT:
-        return None
-    return best_piece(instance, _piece_bound, stop)
+        return
+    yield from better_pieces(instance, _piece_bound, stop)
+
+
+def pace_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
+    """Best pace bound found over pieces and prices of time; as `pace_bounds`.
+
+    Parameters
+    ----------
+    instance : Instance
+    stop : callable, optional
+    """
+    return max(pace_bounds(instance, stop=stop), key=_value, default=None)
 
 
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:

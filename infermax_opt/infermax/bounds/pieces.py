@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from infermax_opt.core.linear import maximizer
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["BITS", "BatchCosts", "PriceProgram", "Stop", "best_piece", "few_pieces", "in_units", "longest"]
+__all__ = [
+    "BITS", "BatchCosts", "PriceProgram", "Stop", "best_piece", "better_pieces", "few_pieces", "in_units",
+    "longest",
+]  # fmt: skip
 
 #: Bits of a batch's fixed cost in units: rounding costs less than 1e-6 of a bound, and sums along a
 #: path stay in int64.
@@ -26,10 +29,12 @@ SLACK = 1e-6
 Stop = Callable[[], bool]
 
 
-def best_piece(
+def better_pieces(
     instance: Instance, search: Callable[[Instance, int, Stop], LowerBound | None], stop: Stop | None
-) -> LowerBound | None:
-    """The best of the bounds that a search finds for each affine piece of the batch time.
+) -> Iterator[LowerBound]:
+    """Ever better bounds that a search finds for one affine piece of the batch time after the other.
+
+    Once there is one and it is to stop, no more pieces are tried: each takes some time even so.
 
     Parameters
     ----------
@@ -39,11 +44,30 @@ def best_piece(
     stop : callable or None
         Asked often whether to search no longer.
     """
-    best = None
+    best, is_over = None, stop or (lambda: False)
     for piece in range(len(instance.cost.batch)):
-        found = search(instance, piece, stop or (lambda: False))
+        if best is not None and is_over():
+            return
+        found = search(instance, piece, is_over)
         if found is not None and (best is None or found.value > best.value):
             best = found
+            yield best
+
+
+def best_piece(
+    instance: Instance, search: Callable[[Instance, int, Stop], LowerBound | None], stop: Stop | None
+) -> LowerBound | None:
+    """The best of the bounds that a search finds for each affine piece of the batch time.
+
+    Parameters
+    ----------
+    instance : Instance
+    search, stop : callable
+        As in `better_pieces`.
+    """
+    best = None
+    for found in better_pieces(instance, search, stop):
+        best = found
     return best
 
 

@@ -102,12 +102,12 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
     from infermax_opt.infermax.bounds.lingering import lingering_bound
     from infermax_opt.infermax.bounds.mutual import mutual_bound
     from infermax_opt.infermax.bounds.overload import overload_bound
-    from infermax_opt.infermax.bounds.pace import pace_bound
+    from infermax_opt.infermax.bounds.pace import pace_bounds
     from infermax_opt.infermax.bounds.progress import progress_bound
     from infermax_opt.infermax.bounds.waves import waves_bound
 
     yield from backwards_bounds(instance, stop=stop)
-    others = (overload_bound, pace_bound, interaction_bound, deferral_bound, lingering_bound)
+    others = (overload_bound, pace_bounds, interaction_bound, deferral_bound, lingering_bound)
     # Where most requests wait, progress is nearly always the best, and is done before any of these.
     searches = (
         (mutual_bound, progress_bound, *others)
@@ -116,8 +116,10 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
     )
     for search in (waves_bound, progress_bound) if instance.offline else searches:
         found = search(instance, stop=stop)
-        if found is not None:
+        if isinstance(found, LowerBound):
             yield found
+        elif found is not None:
+            yield from found
         if stop is not None and stop():
             return
     yield from finishing_order_bounds(instance, stop=stop)

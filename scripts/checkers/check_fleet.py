@@ -968,8 +968,8 @@ def read_question(given: Field, work: Work) -> Question:
     share, groups = quantity(given["share"]), given["groups"].whole(1, MOST_GROUPS)
     if share > 1:
         given["share"].fail("is above 1")
+    work.spend(READING * (len(given["levels"].values()) + len(given["requests"].values())))
     levels, entries = given["levels"].items(), given["requests"].items()
-    work.spend(READING * (len(levels) + len(entries)))
     known = [_level(level, work) for level in levels]
     if len(entries) > MAX_REQUESTS:
         given["requests"].fail(f"holds {len(entries)} requests; the most is {MAX_REQUESTS}")
@@ -1051,9 +1051,9 @@ def read_windows(given: Field, machine: Machine, work: Work) -> list[Window]:
     ----------
     given, machine, work
     """
-    entries, found = given.items(), []
-    work.spend(READING_WINDOW * len(entries))
-    for entry in entries:
+    work.spend(READING_WINDOW * len(given.values()))
+    found = []
+    for entry in given.items():
         begin, end, weight, piece, kind = entry.items(5)
         start = begin.whole(0, MAX_INTEGER)
         number = piece.whole(0, len(machine.alpha) - 1)
@@ -1622,9 +1622,9 @@ def costs_of(machine: Machine, asked: Asked, needs: list[Need], piece: int, part
 
 def read_cells(given: Field, work: Work) -> Cells:
     """The cells of a certificate."""
-    entries, found, last = given.items(), Cells([], [], []), 0
-    work.spend(READING_PRICE * len(entries))
-    for entry in entries:
+    work.spend(READING_PRICE * len(given.values()))
+    found, last = Cells([], [], []), 0
+    for entry in given.items():
         begin, end, price = entry.items(3)
         found.begins.append(begin.whole(last, MAX_INTEGER))
         last = end.whole(found.begins[-1] + 1, 2 * MAX_INTEGER)
@@ -1690,12 +1690,12 @@ def priced(
         return None
     evidence, work, requests = given["prices"], question.work, question.requests
     piece, parts = evidence["piece"].whole(0, len(machine.alpha) - 1), evidence["parts"].whole(2, MOST_PARTS)
-    cells, told = read_cells(evidence["cells"], work), evidence["shares"].items()
-    require(len(told) == len(requests), "prices.shares: not one for each request")
+    cells, told = read_cells(evidence["cells"], work), evidence["shares"]
+    require(len(told.values()) == len(requests), "prices.shares: not one for each request")
     each = READING_PRICE + COSTING + LOOKING + PIECE * len(machine.alpha)
     work.spend(finding(machine, question) + each * len(requests))
     paid, sharing = list[int | None](), list[tuple[Need, int]]()
-    for asked, given_share in zip(requests, told, strict=True):
+    for asked, given_share in zip(requests, told.items(), strict=True):
         share, needs = given_share.whole(0, MAX_INTEGER), needs_of(asked)
         if needs is None:
             paid.append(None)
@@ -1968,8 +1968,8 @@ def price_of(given: Field, work: Work) -> Fraction | str:
     charged_kinds = [charges(kind, asked) for kind in kinds]
     rooms, paid = [room for room, _ in charged_kinds], [some for _, some in charged_kinds]
     found = [Cut((1,) * len(kinds), min(1, asked.must))]
+    work.spend((READING_CUT + READING_WEIGHT * len(kinds)) * len(given["cuts"].values()))
     given_cuts = given["cuts"].items()
-    work.spend((READING_CUT + READING_WEIGHT * len(kinds)) * len(given_cuts))
     work.spend(len(asked.requests) * (SORTING + WEIGHING * len(kinds)) * (len(given_cuts) + 1))
     for weights in [[0] * len(kinds), *map(_cut_weights, given_cuts)]:
         require(len(weights) == len(kinds), "cuts: not a weight for each type")

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -20,11 +20,12 @@ from infermax_opt.checking import work
 from infermax_opt.checking.errors import Rejected
 from infermax_opt.checking.fields import Field
 from infermax_opt.checking.main import GROUP_ALONE, entry_points
+from infermax_opt.checking.work import Exhausted
 from infermax_opt.files.format_schemas import json_schema
 from infermax_opt.fleet.bounds import pooled
 from infermax_opt.fleet.bounds.mix import mix_bound
 from infermax_opt.fleet.bounds.pooled import pooled_bound
-from infermax_opt.fleet.checker.certificate import least_machines, machines_from
+from infermax_opt.fleet.checker.certificate import least_machines, least_price, machines_from
 from infermax_opt.fleet.checker.hours import HOURS_SCHEMA
 from infermax_opt.fleet.checker.machine import read_machine
 from infermax_opt.fleet.checker.mix import MIX_SCHEMA
@@ -168,6 +169,32 @@ def test_what_takes_long_is_rejected_soon(
     done = judged_here("fleet", path)
     assert time.monotonic() - began < size(8, 20)  # a part of that on a machine of its own
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+
+
+class Unread(list[object]):
+    """A list that is too long, and fails the test where it is gone through."""
+
+    def __len__(self) -> int:
+        return 10**9
+
+    def __iter__(self) -> Iterator[object]:
+        raise AssertionError("is read before it is counted")
+
+
+def test_lists_are_counted_before_they_are_read() -> None:
+    for key in ("windows", "requests", "levels"):
+        with pytest.raises(Exhausted):
+            least_machines({**long_one(5, 5), key: Unread()})
+    with pytest.raises(Exhausted):
+        least_machines(
+            {**long_one(5, 5), "prices": {"piece": 0, "parts": 2, "cells": Unread(), "shares": []}}
+        )
+    with pytest.raises(Rejected, match=r"shares: not one for each"):
+        least_machines(
+            {**long_one(5, 5), "prices": {"piece": 0, "parts": 2, "cells": [], "shares": Unread()}}
+        )
+    with pytest.raises(Exhausted):
+        least_price({**certificates()["price"], "cuts": Unread()})
 
 
 @pytest.mark.parametrize(

@@ -139,8 +139,8 @@ def price_of(given: Field, work: Work) -> Fraction | str:
     charged_kinds = [charges(kind, asked) for kind in kinds]
     rooms, paid = [room for room, _ in charged_kinds], [some for _, some in charged_kinds]
     found = [Cut((1,) * len(kinds), min(1, asked.must))]
+    work.spend((READING_CUT + READING_WEIGHT * len(kinds)) * len(given["cuts"].values()))
     given_cuts = given["cuts"].items()
-    work.spend((READING_CUT + READING_WEIGHT * len(kinds)) * len(given_cuts))
     work.spend(len(asked.requests) * (SORTING + WEIGHING * len(kinds)) * (len(given_cuts) + 1))
     for weights in [[0] * len(kinds), *map(_cut_weights, given_cuts)]:
         require(len(weights) == len(kinds), "cuts: not a weight for each type")

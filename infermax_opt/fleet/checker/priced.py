@@ -77,9 +77,9 @@ def costs_of(machine: Machine, asked: Asked, needs: list[Need], piece: int, part
 
 def read_cells(given: Field, work: Work) -> Cells:
     """The cells of a certificate."""
-    entries, found, last = given.items(), Cells([], [], []), 0
-    work.spend(READING_PRICE * len(entries))
-    for entry in entries:
+    work.spend(READING_PRICE * len(given.values()))
+    found, last = Cells([], [], []), 0
+    for entry in given.items():
         begin, end, price = entry.items(3)
         found.begins.append(begin.whole(last, MAX_INTEGER))
         last = end.whole(found.begins[-1] + 1, 2 * MAX_INTEGER)
@@ -145,12 +145,12 @@ def priced(
         return None
     evidence, work, requests = given["prices"], question.work, question.requests
     piece, parts = evidence["piece"].whole(0, len(machine.alpha) - 1), evidence["parts"].whole(2, MOST_PARTS)
-    cells, told = read_cells(evidence["cells"], work), evidence["shares"].items()
-    require(len(told) == len(requests), "prices.shares: not one for each request")
+    cells, told = read_cells(evidence["cells"], work), evidence["shares"]
+    require(len(told.values()) == len(requests), "prices.shares: not one for each request")
     each = READING_PRICE + COSTING + LOOKING + PIECE * len(machine.alpha)
     work.spend(finding(machine, question) + each * len(requests))
     paid, sharing = list[int | None](), list[tuple[Need, int]]()
-    for asked, given_share in zip(requests, told, strict=True):
+    for asked, given_share in zip(requests, told.items(), strict=True):
         share, needs = given_share.whole(0, MAX_INTEGER), needs_of(asked)
         if needs is None:
             paid.append(None)

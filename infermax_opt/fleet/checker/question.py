@@ -55,8 +55,8 @@ def read_question(given: Field, work: Work) -> Question:
     share, groups = quantity(given["share"]), given["groups"].whole(1, MOST_GROUPS)
     if share > 1:
         given["share"].fail("is above 1")
+    work.spend(READING * (len(given["levels"].values()) + len(given["requests"].values())))
     levels, entries = given["levels"].items(), given["requests"].items()
-    work.spend(READING * (len(levels) + len(entries)))
     known = [_level(level, work) for level in levels]
     if len(entries) > MAX_REQUESTS:
         given["requests"].fail(f"holds {len(entries)} requests; the most is {MAX_REQUESTS}")

@@ -39,9 +39,9 @@ def read_windows(given: Field, machine: Machine, work: Work) -> list[Window]:
     ----------
     given, machine, work
     """
-    entries, found = given.items(), []
-    work.spend(READING_WINDOW * len(entries))
-    for entry in entries:
+    work.spend(READING_WINDOW * len(given.values()))
+    found = []
+    for entry in given.items():
         begin, end, weight, piece, kind = entry.items(5)
         start = begin.whole(0, MAX_INTEGER)
         number = piece.whole(0, len(machine.alpha) - 1)

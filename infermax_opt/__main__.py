@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
-
-from infermax_opt.core.interrupts import exit_code, heed_signals
 
 __all__ = ["main"]
 
@@ -17,6 +16,10 @@ RARELY = (100_000, 20, 100)
 
 def main() -> None:
     """Run the command line."""
+    try:
+        from infermax_opt.core.interrupts import exit_code, heed_signals
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     try:
         gc.set_threshold(*RARELY)
         heed_signals()

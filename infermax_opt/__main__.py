@@ -19,7 +19,7 @@ def main() -> None:
     try:
         from infermax_opt.core.interrupts import exit_code, heed_signals
     except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+        sys.exit(128 + signal.SIGINT)  # as `interrupts` would, which is not there yet
     try:
         gc.set_threshold(*RARELY)
         heed_signals()

@@ -127,7 +127,7 @@ def test_prompts_side_by_side_are_valid_and_the_clock_is_right() -> None:
 
 
 def burst() -> Instance:
-    """Many who decode in pairs of seconds, and four long prompts that come among them."""
+    """Sixty who decode for a second or two, and four long prompts that come among them."""
     cost = CostModel([("0.005", "0.00002")], ("0", "0.0000001"), ("0", "0.000000002"), "square")
     groups = (
         *(RequestGroup(f"short{k}", 50 + k, 120, k * Fraction("0.01")) for k in range(60)),

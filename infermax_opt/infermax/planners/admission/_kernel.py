@@ -43,8 +43,9 @@ class Machine(NamedTuple):
 class Queue(NamedTuple):
     """Columns per request, and two orders: by release, and of all by how soon they should start.
 
-    `release`: when each joins those that wait, at its arrival or later.  `place`: where each is in `order`.
-    `rest`: the second part of a request, or -1; these are behind all requests, and have no arrival.
+    `release`: when each joins those that wait, at its arrival or later, in `spread_loop`.  `place`: where
+    each is in `order`.  `rest`: the second part of a request, or -1; these are behind all requests, and have
+    no arrival.
     """
 
     inputs: Any

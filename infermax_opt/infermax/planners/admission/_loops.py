@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["loop_of"]
 
 
-def loop_of(choice: Choice, *, spread: bool) -> tuple[Callable[..., Any], tuple[int, ...]]:
-    """The loop that a choice runs, and its knobs; whether several prompts are processed side by side."""
-    if spread:
+def loop_of(choice: Choice) -> tuple[Callable[..., Any], tuple[int, ...]]:
+    """The loop that a choice runs, and its knobs."""
+    if choice.is_spread:
         knobs = _spread_kernel.SpreadKnobs(choice.cap, choice.budget, choice.share, choice.look)
         return _spread_loop(), knobs
     return _loop(), _kernel.Knobs(choice.cap, choice.budget, choice.most, choice.pause, choice.look)

@@ -47,3 +47,8 @@ class Choice:
     moves: tuple[tuple[int, int], ...] = ()
     splits: tuple[tuple[int, int, int], ...] = ()
     delays: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether several prompts are processed side by side."""
+        return self.share < ANY and not self.splits

@@ -16,6 +16,7 @@ import numpy as np
 
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.objective import LINEAR, Latency
+from infermax_opt.infermax.planners.admission.estimate import of_requests
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,11 +38,7 @@ def weights_of_ends(instance: Instance) -> Floats | None:
     objective = instance.objective
     if objective.limits or any(LINEAR.get(metric) is not Latency.E2E for metric, _ in objective.weights):
         return None
-    found = np.zeros(len(instance.requests))
-    weights = objective.latency_weights(instance.types)[Latency.E2E]
-    for kind, weight in zip(instance.types, weights, strict=True):
-        found[list(kind.members)] = float(weight)
-    return found
+    return of_requests(instance, objective.latency_weights(instance.types)[Latency.E2E])
 
 
 class Delays:

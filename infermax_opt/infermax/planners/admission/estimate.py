@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["HAIR", "Estimate", "of_rank"]
+__all__ = ["HAIR", "Estimate", "of_rank", "of_requests"]
 
 #: Share by which a latency may be above its limit and count as kept: replay decides.
 HAIR = 1e-12
@@ -55,10 +56,7 @@ class Estimate:
 
     def _share(self, metric: Metric) -> Floats:
         """Share of each request in a linear metric."""
-        found = np.zeros(len(self._outputs))
-        for kind, share in zip(self.instance.types, self.instance.shares(metric), strict=True):
-            found[list(kind.members)] = float(share)
-        return found
+        return of_requests(self.instance, self.instance.shares(metric))
 
     def value(self, first: Floats, last: Floats) -> float:
         """Value of the objective, in its unit; an undefined metric counts as 0."""
@@ -92,6 +90,14 @@ class Estimate:
             return float(normalised.max())
         means = [float(normalised[members].mean()) for members in self._classes]
         return max(means) - min(means)
+
+
+def of_requests(instance: Instance, values: Sequence[Fraction]) -> Floats:
+    """A column of all requests, given the value of each kind."""
+    found = np.zeros(len(instance.requests))
+    for kind, value in zip(instance.types, values, strict=True):
+        found[list(kind.members)] = float(value)
+    return found
 
 
 def of_rank(values: Floats, percent: int) -> float:

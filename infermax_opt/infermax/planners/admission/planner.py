@@ -151,10 +151,10 @@ class AdmissionPlanner:
             home, best = self._home or Choice(), self.best or Choice()
             if self._idle > PATIENCE and (home.delays or home != best):
                 self._home_value, self._idle = float("inf"), 0
-                yield replace(best, share=self._another(best.share), delays=())
+                yield self._anew(best)
             elif self.runs < SETTLED or self.rng.random() >= MOVING:
                 yield self._changed(home)
-            elif self._delays is not None and home.share < ANY and self.rng.random() < WAITING:
+            elif self._delays is not None and home.is_spread and self.rng.random() < WAITING:
                 yield self._delayed(home, self._delays)
             elif self._may_split and home.share == ANY and self.rng.random() < SPLITTING:
                 yield self._split(home)
@@ -199,7 +199,7 @@ class AdmissionPlanner:
             value = min(value, top)
             if far and rng.random() < 0.2:
                 return ANY
-            return max(1, min(top, round(value * float(rng.lognormal(0.0, step)))))
+            return self._near(value, top, step)
 
         pauses = [0, 0, 1, 2, 4, 8, 16] if far else [choice.pause, max(0, choice.pause - 1), choice.pause + 1]
         system = self.instance.system
@@ -219,12 +219,14 @@ class AdmissionPlanner:
             delays=choice.delays,
         )
 
-    def _another(self, share: int) -> int:
-        """Prompt tokens of a request in a batch, some more or less; no limit stays so."""
-        most = self.instance.system.prefill_budget
-        return (
-            share if share == ANY else max(1, min(most, round(share * float(self.rng.lognormal(0.0, 0.1)))))
-        )
+    def _near(self, value: int, top: int, step: float) -> int:
+        """A number from 1 to `top`, in its logarithm typically a step from a value."""
+        return max(1, min(top, round(value * float(self.rng.lognormal(0.0, step)))))
+
+    def _anew(self, choice: Choice) -> Choice:
+        """The same without delays, and with prompts in other parts."""
+        most, share = self.instance.system.prefill_budget, choice.share
+        return replace(choice, share=self._near(share, most, 0.1) if share < ANY else ANY, delays=())
 
     def _delayed(self, choice: Choice, delays: Delays) -> Choice:
         """The same, but some requests wait until those are fewer whom they would slow down, or no longer."""
@@ -306,7 +308,7 @@ class AdmissionPlanner:
 
         ordered, inputs, outputs, arrival = self._order(choice), self._inputs, self._outputs, self._arrival
         release, arriving = arrival, self._arriving
-        if choice.delays and choice.share < ANY:
+        if choice.delays and choice.is_spread:
             release = arrival.copy()
             for request, delay in choice.delays:
                 release[request] += delay
@@ -340,7 +342,7 @@ class AdmissionPlanner:
         """What `admission_loop` gives for a choice."""
         from infermax_opt.infermax.planners.admission._loops import loop_of
 
-        loop, knobs = loop_of(choice, spread=choice.share < ANY and not choice.splits)
+        loop, knobs = loop_of(choice)
         found: tuple[Any, ...] = loop(
             self._machine(), self._queue(choice), knobs, self.instance.cost.columns, MAX_BATCHES, record
         )

@@ -63,12 +63,13 @@ Certificates of the mean end-to-end latency are of these kinds:
   for each of these how much of its latency counts by uses, in units of 2**-10, ``theta`` or less, stays end
   within cells; without, all shares are ``theta``, and only whole cells count: see
   `infermax_opt.infermax.bounds.lingering`;
-- ``deferral`` holds the ``piece``, the number of ``groups`` of later tokens, ``cells`` as before, and, for
-  all requests of the same I, O and arrival, in order of their first appearance: ``stays``, for how many ticks
-  each is expected to stay; ``shares``, how much of its wait for the first token it counts itself, in units of
-  2**-10; ``weights``, 15 whole numbers, one for each tenth of its stay and five more, by which it has a part
-  of the waits of others; ``levels``, a list of [root, cells] from the cell of its arrival on, roots of g in
-  units of 2**-4: see `infermax_opt.infermax.bounds.deferral`;
+- ``deferral`` holds the ``piece``, the number of ``groups`` of later tokens, ``cells`` as before, ``ages``
+  in ticks, and, for all requests of the same I, O and arrival, in order of their first appearance:
+  ``stays``, for how many ticks each is expected to stay; ``shares``, how much of its wait for the first
+  token it counts itself, in units of 2**-10; ``weights``, whole numbers, one for each tenth of its stay and
+  five more, by which it has a part of the waits of others, and as many from each age of these on;
+  ``levels``, a list of [root, cells] from the cell of its arrival on, roots of g / (1 - share) in units of
+  2**-4: see `infermax_opt.infermax.bounds.deferral`;
 - ``mutual`` holds the ``piece`` and ``pairs``: for each request by arrival, I and O, three numbers for each
   of its pairs with an earlier one: how many requests before it that one is, and the shares of a' that it
   and that one pay, in units of 2**-16: see `infermax_opt.infermax.bounds.mutual`;

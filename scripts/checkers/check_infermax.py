@@ -32,7 +32,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, chain, groupby, pairwise
 from math import isqrt
-from operator import le, sub
+from operator import le
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO
 
@@ -3054,10 +3054,10 @@ WINDOW_PARTS, STAY_PARTS = 15, 10
 #: Bits after the point: of shares of a wait, and of roots of levels; a share of all.
 OWN_BITS, LEVEL_ROOT_BITS = 10, 4
 ALL = 1 << OWN_BITS
-#: Most groups of later tokens, and largest weight and root of a level.
-MOST_ROWS, MOST_WEIGHT, MOST_ROOT = 64, 2**20, 2**10
-#: Steps of a cell of a window, of one of a wait, and of one that is only filled in.
-WINDOW_STEPS, WAIT_STEPS, ZERO_STEPS = 12, 6, 1
+#: Most groups of later tokens and ages, and largest weight and root of a level; the least root.
+MOST_ROWS, MOST_AGES, MOST_WEIGHT, MOST_ROOT, LEAST_ROOT = 64, 16, 2**20, 2**10, 1 << LEVEL_ROOT_BITS
+#: Steps of a cell of a window, once and for each weight, of one of a wait, and of one that is only filled in.
+WINDOW_STEPS, WEIGHT_STEPS, WAIT_STEPS, ZERO_STEPS = 9, 3, 7, 1
 
 
 class WatchedRow(NamedTuple):
@@ -3073,7 +3073,8 @@ class Life(NamedTuple):
     """A request that chooses when its first and its last token come.
 
     `prompt`: the least work of its prompt.  `share`: of its own wait.  `window`: cells in which it has a
-    weight, and `weights` of these.  `levels`: roots of levels with the number of cells of each.
+    weight, and `weights` of these, one for each age of who waits.  `levels`: roots of levels with the number
+    of cells of each.
     """
 
     some: Guest
@@ -3082,7 +3083,7 @@ class Life(NamedTuple):
     groups: list[WatchedRow]
     share: int
     window: range
-    weights: list[int]
+    weights: list[list[int]]
     levels: list[list[int]]
 
     @property
@@ -3094,21 +3095,29 @@ class Life(NamedTuple):
 class Waits:
     """What each request that waits for its prompt is worth to those who watch it, cell by cell.
 
-    `starts`, `roots`: of cells; `lives`: all requests by arrival; `bits`: after the point of a tick.
+    `starts`, `roots`: of cells; `ages`: at which other weights count; `lives`: all requests by arrival;
+    `bits`: after the point of a tick.
     """
 
-    def __init__(self, instance: Instance, starts: list[int], roots: list[int], lives: list[Life], bits: int):
+    def __init__(
+        self, instance: Instance, starts: list[int], roots: list[int], ages: list[int], lives: list[Life],
+        bits: int,
+    ):  # fmt: skip
         self.bits, self.instance, self.starts, self.roots, self.lives = bits, instance, starts, roots, lives
-        self.begins = [life.some.begin for life in lives]
-        #: In each cell the first of some requests in a row, and what a weight of 1 has of them; who is new.
+        self.ages, self.dearest = ages, max(roots)
+        self.begins, self.untils = zip(*((life.some.begin, life.some.until) for life in lives), strict=True)
+        #: In each cell the first of some requests in a row, and what a weight of 1 has of each, all
+        #: equal ones together; who is new.
         self.columns: list[tuple[int, list[int]]] = [(0, [])] * len(roots)
         self.new: list[list[int]] = [[] for _ in roots]
-        there, watchers, last = [0] * len(roots), sorted(lives, key=lambda life: -life.earliest), 0
+        there: list[list[int]] = [[0] * len(roots) for _ in range(len(ages) + 1)]
+        watchers, last = sorted(lives, key=lambda life: -life.earliest), 0
         for k, life in enumerate(lives):
             while watchers and watchers[-1].earliest <= life.some.begin:
                 other = watchers.pop()
-                for c, weight in zip(other.window, other.weights, strict=True):
-                    there[c] += other.some.times * weight
+                for c, weights in zip(other.window, other.weights, strict=True):
+                    for all_of_age, weight in zip(there, weights, strict=True):
+                        all_of_age[c] += other.some.times * weight
                 last = max(last, other.window.stop)
             since = life.some.until + life.first
             first = bisect_right(starts, since) - 1
@@ -3122,10 +3131,27 @@ class Waits:
                 head, worths = self.columns[c]
                 instance.work.spend(ZERO_STEPS * (k - head - len(worths)))
                 worths += [0] * (k - head - len(worths))
-                worths.append(((ALL - life.share) * span << bits - OWN_BITS) // max(1, there[c]))
+                total = there[bisect_right(ages, starts[c] - life.some.until)][c]
+                worth = ((ALL - life.share) * span << bits - OWN_BITS) // max(1, total)
+                worths.append(life.some.times * worth)
 
 
-def read_lives(instance: Instance, evidence: Field, piece: Piece, starts: list[int]) -> list[Life]:
+def read_ages(evidence: Field) -> list[int]:
+    """Ages in ticks, of which each begins new weights.
+
+    Parameters
+    ----------
+    evidence : Field
+    """
+    ages = evidence["ages"].integers()
+    require(len(ages) <= MOST_AGES, f"ages: there are more than {MOST_AGES}")
+    require(all(a < b for a, b in pairwise([0, *ages])), "ages: they do not rise from above 0 on")
+    return ages
+
+
+def read_lives(
+    instance: Instance, evidence: Field, piece: Piece, starts: list[int], ages: list[int]
+) -> list[Life]:
     """All requests, in the order in which their kinds appear.
 
     Parameters
@@ -3135,51 +3161,52 @@ def read_lives(instance: Instance, evidence: Field, piece: Piece, starts: list[i
     piece : Piece
     starts : list of int
         Of cells, and of the time after them.
+    ages : list of int
     """
     many, tables = len(instance.kinds), token_tables(instance, piece)
     groups = evidence["groups"].whole(1, MOST_ROWS)
     stays, shares = evidence["stays"].integers(many), evidence["shares"].integers(many)
     require(min(stays) >= 1, "stays: one is below 1")
     require(all(0 <= share <= ALL for share in shares), f"shares: one is not from 0 to {ALL}")
-    weights = [row.integers(WINDOW_PARTS) for row in evidence["weights"].items()]
+    weights = [row.integers(WINDOW_PARTS * (len(ages) + 1)) for row in evidence["weights"].items()]
     levels = [[run.integers(2) for run in row.items()] for row in evidence["levels"].items()]
     require(len(weights) == len(levels) == many, "weights, levels: not as many as kinds of requests")
     instance.work.spend(many * (REQUEST_STEPS + SIZE_STEPS * groups))
     lives = []
     for n, (key, count) in enumerate(instance.kinds.items()):
         require(all(0 <= weight <= MOST_WEIGHT for weight in weights[n]), "weights: one is out of range")
-        check_levels(levels[n], shares[n], len(starts))
+        check_levels(levels[n], len(starts))
         some = guest(instance, key, count, piece, tables)
         i, o, _ = key
         prompt = piece.beta * i + instance.p1 * (i if instance.spread else i * i)
         end = some.begin - (-WINDOW_PARTS * stays[n] // STAY_PARTS)
         window = range(bisect_right(starts, some.begin) - 1, min(len(starts) - 1, bisect_left(starts, end)))
-        instance.work.spend(WINDOW_STEPS * len(window))
+        instance.work.spend((WINDOW_STEPS + WEIGHT_STEPS * (len(ages) + 1)) * len(window))
+        each = [weights[n][part::WINDOW_PARTS] for part in range(WINDOW_PARTS)]
         parts = (max(0, starts[c] - some.begin) * STAY_PARTS // stays[n] for c in window)
         lives.append(
             Life(
                 some, some.lone - some.later, prompt, groups_of(some, prompt, i, o, groups, tables),
-                shares[n], window, [weights[n][part] for part in parts], levels[n],
+                shares[n], window, [each[part] for part in parts], levels[n],
             )
         )  # fmt: skip
     return lives
 
 
-def check_levels(runs: list[list[int]], share: int, cells: int) -> None:
-    """Levels g, each for so many cells: with the share of its own wait they are 1 or more.
+def check_levels(runs: list[list[int]], cells: int) -> None:
+    """Roots of levels g over that of the least g, each for so many cells.
 
     Parameters
     ----------
     runs : list of [int, int]
         Roots of levels, with cells.
-    share, cells : int
+    cells : int
     """
     require(bool(runs), "levels: a request has none")
     require(all(cells >= many >= 1 for _, many in runs), "levels: a number of cells is out of range")
     require(sum(many for _, many in runs) <= cells, "levels: there are more than cells")
-    high_enough = (ALL - share) << 2 * LEVEL_ROOT_BITS
-    sound = all(0 <= root <= MOST_ROOT and root * root * ALL >= high_enough for root, _ in runs)
-    require(sound, "levels: one is so low that waiting pays")
+    sound = all(LEAST_ROOT <= root <= MOST_ROOT for root, _ in runs)
+    require(sound, f"levels: a root is not from {LEAST_ROOT} to {MOST_ROOT}")
 
 
 def groups_of(some: Guest, prompt: int, i: int, o: int, groups: int, tables: Tables) -> list[WatchedRow]:
@@ -3358,9 +3385,13 @@ def least_paid(instance: Instance, some: Guest, cells: Cells, theta: int, piece:
 #: Cells after a window that count as one.
 WIDE = 8
 #: Bits after the point of a tick in what prompts count: so many at least, and with those of a'.
-TICK_BITS, STEP_BITS = 12, 40
-#: Steps of checking: a prompt at an end of a cell, and in a cell; an end, a row at it, and a cell of a row.
-LOOK_STEPS, PASS_STEPS, ENDING_STEPS, ROW_STEPS, WALK_STEPS = 2, 1, 50, 10, 3
+TICK_BITS, STEP_BITS = 18, 40
+#: Bits after the point of the part of a prompt that counts though it may come before the first token, and of
+#: the root of the least level.
+KEPT_BITS, LIGHT_BITS = 16, 14
+#: Steps of checking: a prompt at both ends of a cell, and in a cell; an end, a row at it, and cells of a row,
+#: of which so many are one.
+LOOK_STEPS, TABLE_STEPS, PASS_STEPS, ENDING_STEPS, ROW_STEPS, CELLS_A_STEP = 6, 1, 2, 50, 12, 4
 
 
 def deferral(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
@@ -3381,14 +3412,64 @@ def deferral(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     ends, roots = read_roots(instance, evidence["cells"], len(instance.kinds))
     require(bool(ends), "cells: there are none")
     starts = [0, *ends]
-    lives = sorted(read_lives(instance, evidence, piece, starts), key=lambda life: life.some.begin)
+    ages = read_ages(evidence)
+    lives = sorted(read_lives(instance, evidence, piece, starts, ages), key=lambda life: life.some.begin)
     bits = max(TICK_BITS, STEP_BITS - step.bit_length())
-    waits = Waits(instance, starts, roots, lives, bits)
+    waits = Waits(instance, starts, roots, ages, lives, bits)
     spans = zip(pairwise(starts), roots, strict=True)
     total = -sum((end - start) * root * root for (start, end), root in spans) << bits
     total += sum(life.some.times * LastMoment(waits, life, step).least() for life in lives)
     whole = step << 2 * ROOT_BITS + bits
     return Fraction(total, whole * instance.scale * sum(instance.kinds.values()))
+
+
+class Losses(NamedTuple):
+    """What is lost if a first token comes after the first of some prompts, least over how many these are.
+
+    `queue`: least of what is lost as a whole less the time before who comes then; `kept`: what of that is
+    not lost at the begin of a cell.  `lost`, `lost_before`: all of them at its end and begin; `least`,
+    `least_before`: what the wait counts then, less what is lost.
+    """
+
+    queue: int = 0
+    kept: int = 0
+    lost: int = 0
+    lost_before: int = 0
+    least: int = 0
+    least_before: int = 0
+
+
+def lose(losses: Losses, part: int, olds: list[int], news: list[int], gaps: list[int]) -> Losses:
+    """The same after some more prompts.
+
+    Parameters
+    ----------
+    losses : Losses
+    part : int
+        Of the time before the first token that counts of itself, beside that of prompts.
+    olds, news : list of int
+        What each counts at the begin and the end of a cell.
+    gaps : list of int
+        Work that there was time for until each came.
+    """
+    queue, kept, lost, lost_before, least, least_before = losses
+    for old, new, gap in zip(olds, news, gaps, strict=False):
+        # What came before this prompt is lost, and no more than there is time for of what comes after.
+        if lost - gap <= queue:
+            queue, kept = lost - gap, lost - lost_before
+        lost += new
+        lost_before += old
+        value = part * (lost - queue >> KEPT_BITS) - lost
+        if value < least:
+            least = value
+        if value + kept < least_before:
+            least_before = value + kept
+    return Losses(queue, kept, lost, lost_before, least, least_before)
+
+
+def lesser(shares: list[int], caps: list[int]) -> list[int]:
+    """The lesser of each two."""
+    return [share if share < cap else cap for share, cap in zip(shares, caps, strict=False)]
 
 
 class LastMoment:
@@ -3398,38 +3479,55 @@ class LastMoment:
         self.waits, self.life, self.step, self.bits = waits, life, step, waits.bits
         self.low = bisect_left(waits.begins, life.earliest)
         high = bisect_left(waits.begins, waits.starts[life.window.stop])
-        self.begins = waits.begins[self.low : high]
-        self.others = waits.lives[self.low : high]
+        self.begins, self.untils = waits.begins[self.low : high], waits.untils[self.low : high]
+        self.works = [other.some.times * other.prompt for other in waits.lives[self.low : high]]
+        self.spans = [begin - life.earliest for begin in self.begins]
+        # Of each prompt: what it has of that wait, and what of that counts at both ends of a cell.
         self.shares: list[int] = []
-        self.several = any(other.some.times > 1 for other in self.others)
-        self.tables: dict[int, tuple[list[int], list[int]]] = {}
-        self.cheapest: list[int | None] = [None] * len(life.groups)
+        self.before: list[int] = []
+        self.now: list[int] = []
+        self.tables: dict[int, tuple[list[int], list[int], Losses, int]] = {}
+        self.cheapest = [waits.dearest] * len(life.groups)
         self.ahead = [bisect_right(waits.starts, life.some.begin + one.before) - 1 for one in life.groups]
         self.runs = list(accumulate(many for _, many in life.levels))
-        self.linear = self.squared = 0
+        self.light = math.isqrt(ALL - life.share << 2 * LIGHT_BITS - OWN_BITS)
 
     def least(self) -> int:
         """Over all cells in which its last token may be made, in small units."""
-        starts, window, later = self.waits.starts, self.life.window, self.life.some.later
-        possible, cells = bisect_right(starts, self.life.earliest + later) - 1, len(starts) - 1
-        best, c, root = self.after(starts[-1]), window.start, self.root_of(window.start)
-        before = self.at_edge(root, self.life.some.begin, [])
+        starts, cells = self.waits.starts, len(self.waits.roots)
+        possible = bisect_right(starts, self.life.earliest + self.life.some.later) - 1
+        best, c = self.after(starts[-1]), self.life.window.start
         while c < cells:
             e = self.end_of(c)
             if e > possible and self.after(starts[c]) >= best:
                 break  # who ends later counts no less
-            self.waits.instance.work.spend(ENDING_STEPS)
-            new, following = self.pass_cell(c), self.end_of(e) if e < cells else e
-            limit, ahead = starts[following] - later, self.root_of(e)
-            if following > possible or e == cells:
-                now = self.at_edge(root, limit, new)
-                if e > possible:
-                    slope = (1 << self.bits) - self.level_of(root)
-                    least = min(before + slope * starts[c], now + slope * starts[e])
-                    best = min(best, self.priced(least, root, e))
-                before = now if ahead == root else self.at_edge(ahead, limit, new)
-            c, root = e, ahead
+            self.pass_cell(c)
+            if e > possible:
+                value, later = self.in_cell(c, e, best)
+                if later is not None and later >= best:
+                    break  # nor does who ends after this cell
+                best = min(best, value)
+            c = e
         return best
+
+    def in_cell(self, c: int, e: int, best: int) -> tuple[int, int | None]:
+        """What it counts if it ends in some cells, and if later: None if that is not known.
+
+        Parameters
+        ----------
+        c, e : int
+            The first of the cells, and the one after them.
+        best : int
+            The least so far.
+        """
+        starts, root = self.waits.starts, self.root_of(c)
+        left, right, on = self.prompts(root, starts[e] - self.life.some.later)
+        rest = (1 << self.bits) - self.level_of(root)
+        self.follow(e)
+        value = self.priced(min(left + rest * starts[c], right + rest * starts[e]), root, self.cheapest)
+        if value < best or rest < 0:
+            return value, None
+        return value, self.priced(on + rest * starts[e], root, self.to_come(best))
 
     def end_of(self, cell: int) -> int:
         """The cell after those that count as one with it."""
@@ -3438,9 +3536,13 @@ class LastMoment:
         return min(len(self.waits.starts) - 1, cell + WIDE)
 
     def root_of(self, cell: int) -> int:
-        """The root of its level in a cell; the last one goes on."""
+        """The root of its level in a cell, over that of the least level; the last one goes on."""
         run = bisect_right(self.runs, cell - self.life.window.start)
         return self.life.levels[min(run, len(self.runs) - 1)][0]
+
+    def level_of(self, root: int) -> int:
+        """The level of a root, in parts of a tick."""
+        return (ALL - self.life.share) * root * root << self.bits - OWN_BITS - 2 * LEVEL_ROOT_BITS
 
     def after(self, end: int) -> int:
         """What it counts at least if its last token comes no sooner."""
@@ -3448,89 +3550,111 @@ class LastMoment:
         ticks = (ALL - share) * (first + some.tokens[0]) + share * (end - some.until)
         return ticks * self.step << 2 * ROOT_BITS + self.bits - OWN_BITS
 
-    def pass_cell(self, cell: int) -> list[int]:
-        """Take what it has of all waits in a cell of its window; those that count only after it."""
-        window = self.life.window
+    def pass_cell(self, cell: int) -> None:
+        """Take what it has of all waits in a cell; those that begin in it count only after it."""
+        self.before, window, starts = self.now, self.life.window, self.waits.starts
         if cell not in window:
-            return []
-        present = bisect_left(self.begins, self.waits.starts[cell + 1])
-        self.waits.instance.work.spend(PASS_STEPS * present + len(self.waits.new[cell]))
+            self.now = self.shares
+            return
+        present = bisect_left(self.begins, starts[cell + 1])
+        self.waits.instance.work.spend(ENDING_STEPS + PASS_STEPS * present + len(self.waits.new[cell]))
         self.shares += [0] * (present - len(self.shares))
-        weight, (head, worths) = self.life.weights[cell - window.start], self.waits.columns[cell]
-        skipped = max(0, head - self.low)
-        mine = worths[max(0, self.low - head) : max(0, self.low - head + present)]
-        self.shares[skipped : skipped + len(mine)] = [
-            share + weight * worth for share, worth in zip(self.shares[skipped:], mine, strict=False)
-        ]
-        return [k - self.low for k in self.waits.new[cell] if self.low <= k < self.low + present]
+        head, worths = self.waits.columns[cell]
+        place = max(0, head - self.low)
+        mine = worths[max(0, self.low - head) :][: max(0, present - place)]
+        last, done = place + len(mine), 0
+        aged = [bisect_right(self.untils, starts[cell] - age) for age in reversed(self.waits.ages)]
+        # The oldest come first.
+        for weight, to in zip(self.life.weights[cell - window.start][::-1], [*aged, last], strict=True):
+            if place < min(to, last):
+                to = min(to, last)
+                given = mine[done : done + to - place]
+                self.shares[place:to] = [
+                    share + weight * worth for share, worth in zip(self.shares[place:to], given, strict=True)
+                ]
+                place, done = to, done + to - place
+        self.now = self.shares.copy()
+        for k in self.waits.new[cell]:
+            if self.low <= k < self.low + present:
+                self.now[k - self.low] = 0
 
-    def at_edge(self, root: int, limit: int, new: list[int]) -> int:
-        """Its wait for the first token, no later than a limit, and prompts, but for what the end adds.
+    def prompts(self, root: int, limit: int) -> tuple[int, int, int]:
+        """Prompts and the wait for its first token, but for what the end adds: at both ends of a cell, later.
 
         Parameters
         ----------
         root : int
-            Of the level.
+            Of the level, over that of the least one.
         limit : int
-        new : list of int
-            Prompts that do not count yet.
+            The first token is no later.
         """
-        life = self.life
-        self.waits.instance.work.spend(LOOK_STEPS * (len(self.shares) + 1))
+        life, square = self.life, root * root
+        many = bisect_right(self.begins, limit, 0, len(self.now))
         if root not in self.tables:
             self.tables[root] = self.table(root)
-        caps, rises = self.tables[root]
-        counts = list(map(min, self.shares, caps))
-        for k in new:
-            counts[k] = 0
-        if self.several:
-            counts = [other.some.times * one for other, one in zip(self.others, counts, strict=False)]
-        lost = list(accumulate(counts, initial=0))
-        # The first token is there at once, or just after a prompt has come, which then is not seen.
-        moments = rises[: 1 + bisect_right(self.begins, limit, 0, len(counts))]
+        caps, gaps, state, done = self.tables[root]
+        part = (square - LEAST_ROOT**2 << KEPT_BITS) // square
+        # Who counts in full counts so at all later ends, too.
+        known = min(many, len(self.before))
+        full = next((k for k in range(done, known) if self.before[k] < caps[k]), known)
+        self.waits.instance.work.spend(LOOK_STEPS * (len(self.now) + 1 - done))
+        state = lose(state, part, caps[done:full], caps[done:full], gaps[done:full])
+        self.tables[root] = caps, gaps, state, full
+        olds = lesser(self.before[full:], caps[full:]) + [0] * (len(self.now) - max(full, len(self.before)))
+        news = lesser(self.now[full:], caps[full:])
+        last = lose(state, part, olds[: many - full], news, gaps[full:])
+        slope = self.level_of(root) - (ALL - life.share << self.bits - OWN_BITS)
         own = (life.first << OWN_BITS) - life.share * (life.some.until + life.first)
-        fixed = (own << self.bits - OWN_BITS) + self.level_of(root) * life.some.tokens[0]
-        least: int = min(map(sub, moments, lost))
-        return least + lost[-1] + fixed
+        fixed = own << self.bits - OWN_BITS
+        fixed += self.level_of(root) * life.some.tokens[0] + slope * life.earliest
+        now = state.lost + sum(news) + last.least
+        on = min(now, slope * (limit - life.earliest))
+        return fixed + state.lost + sum(olds) + last.least_before, fixed + now, fixed + on
 
-    def table(self, root: int) -> tuple[list[int], list[int]]:
-        """Most that each prompt counts at a level, and the wait until its own first token at each moment."""
+    def table(self, root: int) -> tuple[list[int], list[int], Losses, int]:
+        """Most that each prompt counts at a level, work that there was time for before it; what is lost."""
         level = self.level_of(root)
-        self.waits.instance.work.spend(LOOK_STEPS * len(self.others))
-        slope = (self.life.share << self.bits - OWN_BITS) + level - (1 << self.bits)
-        caps = [level * other.prompt for other in self.others]
-        return caps, [slope * moment for moment in (self.life.earliest, *self.begins)]
+        self.waits.instance.work.spend(TABLE_STEPS * len(self.works))
+        return [level * work for work in self.works], [level * span for span in self.spans], Losses(), 0
 
-    def level_of(self, root: int) -> int:
-        """The level of a root, in parts of a tick."""
-        return root * root << self.bits - 2 * LEVEL_ROOT_BITS
+    def follow(self, end: int) -> None:
+        """See which r are the least for its prompt and tokens, if it ends no later than a cell begins."""
+        starts, prices = self.waits.starts, self.waits.roots
+        self.waits.instance.work.spend(ROW_STEPS * len(self.life.groups))
+        for n, one in enumerate(self.life.groups):
+            last = min(end, bisect_right(starts, starts[end] - one.after))
+            if last > self.ahead[n]:
+                self.waits.instance.work.spend((last - self.ahead[n]) // CELLS_A_STEP)
+                self.cheapest[n] = min(self.cheapest[n], *prices[self.ahead[n] : last])
+                self.ahead[n] = last
 
-    def priced(self, ticks: int, root: int, end: int) -> int:
-        """That, and its prompt and tokens at the least r up to the end of a cell, in small units.
+    def to_come(self, best: int) -> list[int]:
+        """The same if it ends at any time at which it may count less than the best so far."""
+        starts, first = self.waits.starts, min(self.ahead)
+        last = bisect_left(starts, best, 0, len(self.waits.roots), key=self.after)
+        self.waits.instance.work.spend(
+            ROW_STEPS * len(self.life.groups) + max(0, last - first) // CELLS_A_STEP
+        )
+        lowest = min(self.waits.roots[first:last], default=max(self.cheapest))
+        return [min(lowest, each) for each in self.cheapest]
+
+    def priced(self, ticks: int, root: int, lowest: list[int]) -> int:
+        """That, and its prompt and tokens at some r, in small units.
 
         Parameters
         ----------
         ticks : int
             In parts of a tick.
         root : int
-            Of the level.
-        end : int
-            The cell after it.
+            Of the level, over that of the least one.
+        lowest : list of int
+            The r of each row.
         """
-        starts, prices, work = self.waits.starts, self.waits.roots, self.waits.instance.work
-        work.spend(ROW_STEPS * len(self.life.groups))
-        for n, one in enumerate(self.life.groups):
-            last = min(end, bisect_right(starts, starts[end] - one.after))
-            work.spend(WALK_STEPS * max(0, last - self.ahead[n]))
-            for c in range(self.ahead[n], last):
-                lowest = self.cheapest[n]
-                if lowest is None or prices[c] < lowest:
-                    self.linear += (prices[c] - (lowest or 0)) * one.roots
-                    self.squared += (prices[c] ** 2 - (lowest or 0) ** 2) * one.works
-                    self.cheapest[n] = prices[c]
-            self.ahead[n] = max(self.ahead[n], last)
-        tokens = self.linear * root * self.step << 1 + self.bits - LEVEL_ROOT_BITS
-        return (ticks * self.step << 2 * ROOT_BITS) + tokens + (self.squared << self.bits)
+        linear = sum(low * one.roots for low, one in zip(lowest, self.life.groups, strict=True))
+        squared = sum(low * low * one.works for low, one in zip(lowest, self.life.groups, strict=True))
+        after = 1 + self.bits - LEVEL_ROOT_BITS - LIGHT_BITS
+        tokens = linear * root * self.light * self.step << after
+        return (ticks * self.step << 2 * ROOT_BITS) + tokens + (squared << self.bits)
 
 
 # --- infermax_opt/infermax/checker/filling.py -----------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import time
 from dataclasses import replace
@@ -56,37 +55,36 @@ def some(seed: int) -> Instance:
     return (instance, visitors, dear, visitors, burst)[seed % 5](seed)
 
 
-def levels_of(share: int, cells: int, rng: random.Random) -> list[tuple[int, int]]:
-    """Any roots of levels at which waiting does not pay, for some cells each."""
-    least = math.isqrt((SHARE - share) * 256 // SHARE)
-    while least * least * SHARE < (SHARE - share) * 256:
-        least += 1
+def levels_of(cells: int, rng: random.Random) -> list[tuple[int, int]]:
+    """Any roots of levels, for some cells each."""
     runs, left = [], cells
     while left and (not runs or rng.random() < 0.7):
         many = rng.randint(1, left)
-        runs.append((rng.choice([least, max(least, 16), rng.randint(least, least + 30)]), many))
+        runs.append((rng.choice([16, 17, 18, rng.randint(16, 50)]), many))
         left -= many
     return runs
 
 
 def anything(proof: DeferralProof, span: int, rng: random.Random) -> Choices:
-    """Prices, stays, shares, weights and levels at random, on few cells or many."""
+    """Prices, ages, stays, shares, weights and levels at random, on few cells or many."""
     ends = sorted({rng.randint(1, span) for _ in range(rng.choice([1, 3, 8, 40]))})
     if rng.random() < 0.3:
         ends = sorted({span * k // 60 + 1 for k in range(60)})
     root = proof.prices.step**0.5 * ONE
     top, shape = rng.choice([0, 0.2, 0.5, 1, 2]) * rng.random() * root, rng.randint(0, 2)
     roots = [int(top * (1, rng.random(), 1 - k / len(ends))[shape]) for k in range(len(ends))]
+    ages = sorted({rng.randint(1, span) for _ in range(rng.choice([0, 1, 3]))})
+    number = PARTS * (len(ages) + 1)
     stays, shares, weights, levels = [], [], [], []
     way = rng.random()
     for member in proof.members:
         alone = member.first + member.later
         stays.append(max(1, int(rng.choice([alone, span]) * rng.choice([0.1, 0.5, 1, 2]) * rng.random() * 2)))
         shares.append(rng.choice([0, SHARE, rng.randint(0, SHARE), rng.randint(0, 300)]))
-        mine = [rng.choice([0, 1, rng.randint(0, 999)]) for _ in range(PARTS)]
-        weights.append([1] * PARTS if way < 0.4 else mine)
-        levels.append(levels_of(shares[-1], len(ends), rng))
-    return Choices(list(zip(ends, roots, strict=True)), stays, shares, weights, levels)
+        mine = [rng.choice([0, 1, rng.randint(0, 999)]) for _ in range(number)]
+        weights.append([1] * number if way < 0.4 else mine)
+        levels.append(levels_of(len(ends), rng))
+    return Choices(list(zip(ends, roots, strict=True)), ages, stays, shares, weights, levels)
 
 
 def proof_of(of: Instance, piece: int = 0, groups: int = GROUPS) -> DeferralProof | None:
@@ -125,13 +123,13 @@ def moved(choices: Choices, root: float, rng: random.Random) -> Choices:
         for k in range(first, min(len(cells), first + rng.choice([1, 2, 5, 40]))):
             cells[k] = cells[k][0], max(0, cells[k][1] + up)
         return choices._replace(cells=cells)
-    changed = Choices(choices.cells, *(list(column) for column in choices[1:]))
+    changed = Choices(choices.cells, choices.ages, *(list(column) for column in choices[2:]))
     if way == 2:
         changed.stays[i] = max(1, int(changed.stays[i] * rng.choice([0.5, 0.8, 1.25, 2])))
         changed.weights[i] = [rng.choice([weight, 0, 1, 3, 10]) for weight in changed.weights[i]]
     else:
         changed.shares[i] = min(SHARE, max(0, changed.shares[i] + rng.randint(-200, 200)))
-        changed.levels[i] = levels_of(changed.shares[i], len(choices.cells), rng)
+        changed.levels[i] = levels_of(len(choices.cells), rng)
     return changed
 
 
@@ -185,7 +183,7 @@ def found_for(of: Instance) -> tuple[DeferralProof, Choices, Fraction]:
     assert bound is not None
     assert proof is not None
     evidence = bound.evidence or {}
-    fields = (evidence[key] for key in ("cells", "stays", "shares", "weights", "levels"))
+    fields = (evidence[key] for key in ("cells", "ages", "stays", "shares", "weights", "levels"))
     return proof, Choices(*fields), bound.value
 
 
@@ -200,7 +198,7 @@ def test_it_sees_the_prompts_of_others() -> None:
 
 def test_without_weights_prompts_are_not_seen() -> None:
     proof, choices, value = found_for(visited())
-    nothing = [[0] * PARTS for _ in choices.weights]
+    nothing = [[0] * len(row) for row in choices.weights]
     assert proof.bound(choices._replace(weights=nothing)).value < value * Fraction(98, 100)
 
 
@@ -217,7 +215,7 @@ def test_all_requests_count_in_any_order() -> None:
     _, choices, value = found_for(of)
     again = proof_of(turned)
     assert again is not None
-    back = Choices(choices.cells, *(list(reversed(column)) for column in choices[1:]))
+    back = Choices(choices.cells, choices.ages, *(list(reversed(column)) for column in choices[2:]))
     assert again.bound(back).value == value
     assert check_evidence(turned, again.bound(back)) == value
 
@@ -264,16 +262,21 @@ def test_checking_takes_so_many_steps_at_most(monkeypatch: pytest.MonkeyPatch) -
         ("cells", [[5, 1], [5, 1]], "their ends do not rise"),
         ("cells", [[5, -1]], "a root is below 0"),
         ("cells", [], "there are none"),
+        ("ages", [0], "they do not rise from above 0 on"),
+        ("ages", [5, 5], "they do not rise from above 0 on"),
+        ("ages", list(range(1, 18)), "there are more than 16"),
         ("stays", [0], "wrong length of a list"),
         ("stays", [0] * 40, "one is below 1"),
         ("shares", [-1] * 40, "one is not from 0 to 1024"),
         ("shares", [1025] * 40, "one is not from 0 to 1024"),
         ("weights", [[1] * 14] * 40, "wrong length of a list"),
-        ("weights", [[-1] * 15] * 40, "one is out of range"),
-        ("weights", [[1] * 15], "not as many as kinds"),
+        ("weights", [[1] * 15] * 40, "wrong length of a list"),
+        ("weights", [[-1] * 45] * 40, "one is out of range"),
+        ("weights", [[1] * 45], "not as many as kinds"),
         ("levels", [[[16, 1]]], "not as many as kinds"),
         ("levels", [[]] * 40, "a request has none"),
-        ("levels", [[[0, 1]]] * 40, "so low that waiting pays"),
+        ("levels", [[[15, 1]]] * 40, "a root is not from 16 to 1024"),
+        ("levels", [[[1025, 1]]] * 40, "a root is not from 16 to 1024"),
         ("levels", [[[16, 0]]] * 40, "a number of cells is out of range"),
         ("levels", [[[16, 10**9]]] * 40, "a number of cells is out of range"),
         ("groups", 0, "groups"),
@@ -301,7 +304,7 @@ def test_a_checker_ends_soon_on_more_cells_than_it_has_time_for(
     cells, many = [[1000 * k, 10**6 - k] for k in range(1, 200_000)], len(of.groups)
     evidence = {
         **(bound.evidence or {}), "cells": cells, "groups": 64, "stays": [stay] * many,
-        "shares": [share] * many, "levels": [[[16, len(cells)]]] * many, "weights": [[1] * PARTS] * many,
+        "shares": [share] * many, "levels": [[[16, len(cells)]]] * many, "weights": [[1] * 3 * PARTS] * many,
     }  # fmt: skip
     certificate = json.loads(json.dumps(certificate_to_json(of, replace(bound, evidence=evidence))))
     begin = time.process_time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import chain, pairwise
@@ -25,9 +26,14 @@ Integers = npt.NDArray[Any]
 __all__ = ["Member", "Row", "Waits"]
 
 #: Bits after the point of what prompts and the wait count, in ticks: so many at least, and with those of a'.
-TICK_BITS, STEP_BITS = 12, 40
+TICK_BITS, STEP_BITS = 18, 40
+#: The least root of levels.
+ONE = 1 << LEVEL_BITS
 #: Numbers below this fit into 64 bits, sums of two of them, too.
 SMALL = 1 << 62
+#: Bits after the point of the part of a prompt that counts though it may come before the first token, and of
+#: the root of the least g.
+PART_BITS, LIGHT_BITS = 16, 14
 
 
 class Row(NamedTuple):
@@ -78,8 +84,9 @@ class Waits:
         self.stays, self.shares = [choices.stays[i] for i in order], [choices.shares[i] for i in order]
         self.weights, self.levels = [choices.weights[i] for i in order], [choices.levels[i] for i in order]
         self.begins = [some.begin for some in self.members]
-        self.starts = [0, *(end for end, _ in choices.cells)]
+        self.starts, self.ages = [0, *(end for end, _ in choices.cells)], choices.ages
         self.roots = [root for _, root in choices.cells]
+        self.dearest = max(self.roots)
         self.dtype = np.int64 if self._is_small() else np.object_
         #: Who begins to wait in each cell.
         self.fresh: list[list[int]] = [[] for _ in self.roots]
@@ -89,13 +96,14 @@ class Waits:
     def _is_small(self) -> bool:
         """Whether all numbers in columns of prompts fit into 64 bits."""
         longest = max(self.starts[self.window(i).stop] - begin for i, begin in enumerate(self.begins))
-        level = max(root * root for runs in self.levels for root, _ in runs) << self.bits - 2 * LEVEL_BITS
+        level = max(root for runs in self.levels for root, _ in runs) ** 2 << self.bits - 2 * LEVEL_BITS
         prompts = sum(some.times * some.prompt for some in self.members)
         return max((level + (2 << self.bits)) * longest, level * prompts) < SMALL
 
-    def part(self, i: int, cell: int) -> int:
-        """The part of the window of a request to which a cell belongs; there may be none so late."""
-        return max(0, self.starts[cell] - self.begins[i]) * STAY_PARTS // self.stays[i]
+    def weights_of(self, i: int, cell: int) -> list[int]:
+        """The weights of a request in a cell of its window, for each age of who waits."""
+        part = max(0, self.starts[cell] - self.begins[i]) * STAY_PARTS // self.stays[i]
+        return self.weights[i][part::PARTS]
 
     def window(self, i: int) -> range:
         """The cells in which a request has a weight."""
@@ -108,7 +116,7 @@ class Waits:
         members, starts = self.members, self.starts
         columns: list[tuple[int, list[int]]] = [(0, [])] * len(self.roots)
         ready = sorted(range(len(members)), key=lambda i: members[i].begin + members[i].first)
-        there, watching, last = [0] * len(self.roots), 0, 0
+        there, watching, last = [[0] * len(self.roots) for _ in range(len(self.ages) + 1)], 0, 0
         for k, (some, share) in enumerate(zip(members, self.shares, strict=True)):
             while watching < len(ready):
                 i = ready[watching]
@@ -116,7 +124,8 @@ class Waits:
                     break
                 window = self.window(i)
                 for c in window:
-                    there[c] += members[i].times * self.weights[i][self.part(i, c)]
+                    for weights, weight in zip(there, self.weights_of(i, c), strict=True):
+                        weights[c] += members[i].times * weight
                 last, watching = max(last, window.stop), watching + 1
             waited, rest = some.until + some.first, (1 << SHARE_BITS) - share
             first = bisect_right(starts, waited) - 1
@@ -128,7 +137,8 @@ class Waits:
                     columns[c] = k, []
                 since, worths = columns[c]
                 worths.extend([0] * (k - since - len(worths)))
-                worths.append((rest * span << self.bits - SHARE_BITS) // there[c] if there[c] else 0)
+                total = there[bisect_right(self.ages, starts[c] - some.until)][c]
+                worths.append((rest * span << self.bits - SHARE_BITS) // total if total else 0)
         return columns
 
     def total(self) -> int:
@@ -150,72 +160,98 @@ class Life:
 
     def __init__(self, waits: Waits, i: int):
         self._waits, self._some, self._i, self._bits = waits, waits.members[i], i, waits.bits
-        self._window, begins = waits.window(i), waits.begins
-        self._earliest = self._some.begin + self._some.first
-        self._low = bisect_left(begins, self._earliest)
-        high = bisect_left(begins, waits.starts[self._window.stop])
-        #: Prompts that it may see: when they come, how many have come, and what it has of the waits of each.
-        self._begins, self._active = begins[self._low : high], 0
+        self._window, self._earliest = waits.window(i), self._some.begin + self._some.first
+        self._roots = [root for root, many in waits.levels[i] for _ in range(many)]
+        #: The least g, which is what it does not count of its own wait, and the root of that.
+        self._rest = (1 << SHARE_BITS) - waits.shares[i]
+        self._light = math.isqrt(self._rest << 2 * LIGHT_BITS - SHARE_BITS)
+        self._low = bisect_left(waits.begins, self._earliest)
+        high = bisect_left(waits.begins, waits.starts[self._window.stop])
+        #: Prompts that it may see: when they come, and how many have come.
+        self._begins, self._active = waits.begins[self._low : high], 0
+        self._untils = [some.until for some in waits.members[self._low : high]]
         self._members = waits.members[self._low : high]
+        #: What it has of the waits of each, and what of that counts at both ends of a cell.
         self._shares = np.zeros(len(self._begins), dtype=waits.dtype)
+        self._before, self._now = self._shares, self._shares.copy()
         self._counts = np.array([some.times for some in self._members], dtype=waits.dtype)
         self._tables: dict[int, tuple[int, Integers, Integers]] = {}
-        #: Of each row, the least r so far and the next cell to look at; what all rows count then.
-        self._lowest: list[int | None] = [None] * len(self._some.rows)
-        self._linear = self._squared = 0
+        #: Of each row, the least r so far and the next cell to look at.
+        self._lowest = [waits.dearest] * len(self._some.rows)
         self._next = [
             bisect_right(waits.starts, self._some.begin + row.before) - 1 for row in self._some.rows
         ]
 
     def least(self) -> int:
         """In ticks, times a' and two to the power of 2 ROOT_BITS + bits."""
-        starts, some, cells = self._waits.starts, self._some, len(self._waits.roots)
-        possible = bisect_right(starts, self._earliest + some.later) - 1
-        roots = [root for root, many in self._waits.levels[self._i] for _ in range(many)]
-        window, best = self._window, self._late(starts[-1])
-        left = self._edge(roots[0], some.begin, [])
+        starts, cells, window = self._waits.starts, len(self._waits.roots), self._window
+        possible = bisect_right(starts, self._earliest + self._some.later) - 1
+        best = self._late(starts[-1])
         for c in chain(window, range(max(window.start, window.stop), cells, WIDEST)):
             e = c + 1 if c < window.stop else min(cells, c + WIDEST)
             if e > possible and self._late(starts[c]) >= best:
                 break
-            fresh = self._watch_cell(c)
-            following = e + 1 if e < window.stop else e + WIDEST
-            if following <= possible:
-                continue
-            limit = starts[min(cells, following)] - some.later
-            root = roots[min(c - window.start, len(roots) - 1)]
-            right = self._edge(root, limit, fresh)
+            self._watch_cell(c)
             if e > possible:
-                grown = (1 << self._bits) - self._level(root)
-                least = min(left + grown * starts[c], right + grown * starts[e])
-                best = min(best, self._priced(root, least, e))
-            ahead = roots[min(e - window.start, len(roots) - 1)]
-            left = right if ahead == root else self._edge(ahead, limit, fresh)
+                value, later = self._in_cell(c, e, best)
+                if later is not None and later >= best:
+                    break
+                best = min(best, value)
         return best
+
+    def _in_cell(self, c: int, e: int, best: int) -> tuple[int, int | None]:
+        """What it counts if it ends in some cells, and if later: None if that is not of use.
+
+        Parameters
+        ----------
+        c, e : int
+            The first of the cells, and the one after them.
+        best : int
+            The least so far.
+        """
+        starts, root = self._waits.starts, self._roots[min(c - self._window.start, len(self._roots) - 1)]
+        rest = (1 << self._bits) - self._level(root)
+        left, right, after = self._prompts(root, starts[e] - self._some.later)
+        self._follow(e)
+        value = self._priced(root, min(left + rest * starts[c], right + rest * starts[e]), self._lowest)
+        if value < best or rest < 0:
+            return value, None
+        cheapest = min(self._waits.roots[min(self._next) : self._end_by(best)], default=self._waits.dearest)
+        return value, self._priced(root, after + rest * starts[e], [min(r, cheapest) for r in self._lowest])
 
     def _late(self, end: int) -> int:
         """What it counts at least if it ends no sooner."""
         some, share = self._some, self._waits.shares[self._i]
-        rest = (1 << SHARE_BITS) - share
-        ticks = rest * (some.first + some.fixed) + share * (end - some.until)
+        ticks = self._rest * (some.first + some.fixed) + share * (end - some.until)
         return ticks * self._waits.step << 2 * ROOT_BITS + self._bits - SHARE_BITS
 
-    def _watch_cell(self, cell: int) -> list[int]:
-        """Take its share of waits in a cell of its window; return who has none before the end of it."""
+    def _end_by(self, best: int) -> int:
+        """The cell before which it ends, or it counts that much."""
+        starts = self._waits.starts
+        return bisect_left(starts, best, 0, len(self._waits.roots), key=self._late)
+
+    def _watch_cell(self, cell: int) -> None:
+        """Take its share of waits in a cell of its window."""
+        self._before = self._now
         if cell >= self._window.stop:
-            return []
+            self._now = self._shares
+            return
         waits, low = self._waits, self._low
         self._active = active = bisect_left(self._begins, waits.starts[cell + 1])
-        weight = waits.weights[self._i][waits.part(self._i, cell)]
         since, worths = waits.columns[cell]
-        mine = worths[max(0, low - since) : max(0, low - since + active)]
         skipped = max(0, since - low)
-        known: Any = self._shares[skipped:active]
-        known[: len(mine)] = known[: len(mine)] + weight * mine[: len(known)]
-        return [k - low for k in waits.fresh[cell] if 0 <= k - low < active]
+        mine = worths[max(0, low - since) :][: max(0, active - skipped)]
+        known: Any = self._shares[skipped : skipped + len(mine)]
+        aged = [bisect_right(self._untils, waits.starts[cell] - age) - skipped for age in waits.ages]
+        spans = pairwise([len(mine), *(min(len(mine), max(0, end)) for end in aged), 0])
+        for (end, start), weight in zip(spans, waits.weights_of(self._i, cell), strict=True):
+            known[start:end] += weight * mine[start:end]
+        self._now = self._shares.copy()
+        # A wait that begins in this cell counts nothing yet.
+        self._now[[k - low for k in waits.fresh[cell] if 0 <= k - low < active]] = 0
 
-    def _edge(self, root: int, limit: int, fresh: Sequence[int]) -> int:
-        """The wait for the first token, and prompts, without what grows with the end; in 2**-bits ticks.
+    def _prompts(self, root: int, limit: int) -> tuple[int, int, int]:
+        """Prompts and the wait for the first token at both ends of a cell, and after it; in 2**-bits ticks.
 
         Parameters
         ----------
@@ -223,37 +259,54 @@ class Life:
             Of g.
         limit : int
             The first token is no later.
-        fresh : sequence of int
-            Prompts that count nothing yet.
         """
         if root not in self._tables:
             self._tables[root] = self._table(root)
-        slope, rises, caps = self._tables[root]
-        active = self._active
-        paid = np.minimum(self._shares[:active], caps[:active])
-        paid[fresh] = 0
-        lost = np.add.accumulate(paid * self._counts[:active])
+        slope, gaps, caps = self._tables[root]
+        active, square = self._active, root * root
+        left = np.minimum(self._before[:active], caps[:active]) * self._counts[:active]
+        right = np.minimum(self._now[:active], caps[:active]) * self._counts[:active]
+        every, grown, total = np.add.accumulate(right), np.add.accumulate(right - left), int(left.sum())
+        least = lost = 0
         late = bisect_right(self._begins, limit, 0, active)
-        least = min(0, int((rises[:late] - lost[:late]).min())) if late else 0
+        if late:
+            ahead = (every - right)[:late] - gaps[:late]
+            queue = np.minimum.accumulate(ahead)
+            settled = np.maximum.accumulate(np.where(ahead == queue, np.arange(late), 0))
+            part = (square - ONE * ONE << PART_BITS) // square
+            values = part * (every[:late] - queue >> PART_BITS) - every[:late]
+            least = min(0, int(values.min()))
+            lost = min(0, int((values + (grown - right + left)[settled]).min()))
         some, share = self._some, self._waits.shares[self._i]
         own = (some.first << SHARE_BITS) - share * (some.until + some.first)
-        prompts = slope * self._earliest + (int(lost[-1]) if active else 0)
-        return least + prompts + (own << self._bits - SHARE_BITS) + self._level(root) * some.fixed
+        fixed = (own << self._bits - SHARE_BITS) + self._level(root) * some.fixed + slope * self._earliest
+        later = total + int(grown[-1]) + least if active else 0
+        after = min(later, slope * (limit - self._earliest))
+        return fixed + total + lost, fixed + later, fixed + after
 
     def _table(self, root: int) -> tuple[int, Integers, Integers]:
-        """How a wait for the first token counts at a level, that up to each prompt, and most of each."""
+        """How the first token counts at a level, what there was time for before each prompt, most of each."""
         level, dtype = self._level(root), self._waits.dtype
-        slope = (self._waits.shares[self._i] << self._bits - SHARE_BITS) + level - (1 << self._bits)
+        slope = level - (self._rest << self._bits - SHARE_BITS)
+        gaps = [level * (begin - self._earliest) for begin in self._begins]
         caps = [level * some.prompt for some in self._members]
-        rises = [slope * (begin - self._earliest) for begin in self._begins]
-        return slope, np.array(rises, dtype=dtype), np.array(caps, dtype=dtype)
+        return slope, np.array(gaps, dtype=dtype), np.array(caps, dtype=dtype)
 
     def _level(self, root: int) -> int:
         """The level g of a root, in units of 2**-bits."""
-        return root * root << self._bits - 2 * LEVEL_BITS
+        return self._rest * root * root << self._bits - SHARE_BITS - 2 * LEVEL_BITS
 
-    def _priced(self, root: int, ticks: int, end: int) -> int:
-        """That and what its prompt and tokens count at the least r up to the end of a cell.
+    def _follow(self, end: int) -> None:
+        """See which r are the least for its prompt and tokens, if it ends before this cell."""
+        starts, prices = self._waits.starts, self._waits.roots
+        for m, row in enumerate(self._some.rows):
+            after = min(end, bisect_right(starts, starts[end] - row.after))
+            if after > self._next[m]:
+                self._lowest[m] = min(self._lowest[m], *prices[self._next[m] : after])
+                self._next[m] = after
+
+    def _priced(self, root: int, ticks: int, lowest: Sequence[int]) -> int:
+        """That and what its prompt and tokens count at some r.
 
         Parameters
         ----------
@@ -261,20 +314,13 @@ class Life:
             Of g.
         ticks : int
             In units of 2**-bits.
-        end : int
-            The cell after it.
+        lowest : sequence of int
+            Of each row, the r.
         """
-        starts, prices = self._waits.starts, self._waits.roots
-        for m, row in enumerate(self._some.rows):
-            after = min(end, bisect_right(starts, starts[end] - row.after))
-            for c in range(self._next[m], after):
-                low, price = self._lowest[m], prices[c]
-                if low is None or price < low:
-                    self._lowest[m] = price
-                    self._linear += (price - (low or 0)) * row.roots
-                    self._squared += (price * price - (low or 0) ** 2) * row.works
-            if after > self._next[m]:
-                self._next[m] = after
+        linear = squared = 0
+        for low, row in zip(lowest, self._some.rows, strict=True):
+            linear += low * row.roots
+            squared += low * low * row.works
         step = self._waits.step
-        roots = self._linear * root * step << 1 + self._bits - LEVEL_BITS
-        return (ticks * step << 2 * ROOT_BITS) + roots + (self._squared << self._bits)
+        roots = linear * root * self._light * step << 1 + self._bits - LEVEL_BITS - LIGHT_BITS
+        return (ticks * step << 2 * ROOT_BITS) + roots + (squared << self._bits)

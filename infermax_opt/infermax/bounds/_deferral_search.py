@@ -35,14 +35,17 @@ __all__ = ["LEVEL_BITS", "PARTS", "SHARE_BITS", "STAY_PARTS", "WIDEST", "Choices
 #: Bits after the point of shares, weights and roots of levels.
 SHARE_BITS, WEIGHT_BITS, LEVEL_BITS = 10, 8, 4
 #: Roots of g that are tried.
-LEVELS = (12, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30)
+LEVELS = (16, 17, 18, 19, 20, 21, 22, 24, 26, 29, 33)
 #: How many of them to each side of the last are tried.
 REACH = 1
+EVERY = 1
 #: Cells in the mean time alone: at first, and at most; most before the last arrival, and fewest.
 CELLS_ALONE, CELLS, FEW_CELLS = (2, 24), 8_000, 40
 #: First: parts of the prices of the fluid; part of the cells over which these are means, to each side; the
 #: share of the own wait; the stay in parts of that in the fluid.
 PRICES, WIDTH, OWN, STAY = (0.4, 0.55, 0.7, 0.85), 0.2, 0.25, 0.9
+#: Ages, in the mean time alone, from which on waits for a first token are shared by other weights.
+AGES = (0.2, 0.6)
 #: Logarithm of the first weight of parts after the stay.
 LATE = -3.0
 #: Steps at most; how far they go at first, for r, logarithms of weights, and shares.
@@ -65,11 +68,13 @@ APART = 4.0
 class Choices(NamedTuple):
     """What a certificate holds.
 
-    Ends in ticks and r in 2**-12 of each cell; of each member: its stay in ticks, its share of its own wait,
-    its weights, and roots of levels with the number of cells of each.
+    Ends in ticks and r in 2**-12 of each cell; ages in ticks from which on other weights count; of each
+    member: its stay in ticks, its share of its own wait, its weights, `PARTS` for each age and before it, and
+    roots of levels with the number of cells of each.
     """
 
     cells: list[tuple[int, int]]
+    ages: list[int]
     stays: list[int]
     shares: list[int]
     weights: list[list[int]]
@@ -157,7 +162,12 @@ class _Search:
         self.picked = np.zeros((len(members), len(self.spans)), np.int8)
         widest = int(self.kinds[:, 8].max() * PARTS / STAY_PARTS / self.spans.mean()) + 2
         self.table = np.zeros((len(members), min(widest, len(self.spans))))
+        cells = np.minimum(self.first[:, None] + np.arange(self.table.shape[1]), len(self.spans))
+        waited = self.starts[cells] - self.kinds[:, 2:3]
         alone = max(1 / step, float((self.kinds[:, 3] + self.kinds[:, 4]).mean()))
+        self.ages = sorted({max(1, int(age * alone * step)) for age in AGES})
+        #: How many ages each has reached in the cells of the table.
+        self.aged = np.searchsorted(np.array(self.ages) / step, waited, side="right").astype(np.int8)
         #: Knots of r, and of each cell the one before it and how far it is on the way to the next.
         number = min(len(self.spans), int(self.starts[-1] / (APART * alone))) + 2
         self.knots = np.linspace(0.0, self.starts[-1], number)
@@ -182,6 +192,7 @@ class _Search:
         smooth = np.convolve(np.pad(self.fluid, each, mode="edge"), kernel, "valid")
         weights = np.zeros((len(self.members), PARTS))
         weights[:, STAY_PARTS:] = LATE
+        weights = np.tile(weights, len(self.ages) + 1)
         roots = part * np.interp(self.knots, self.middles, smooth)
         return Point(roots, weights, np.full(len(self.members), OWN))
 
@@ -218,14 +229,13 @@ class _Search:
         self.kinds[:, 7] = point.shares
         slopes, rises, owns = np.zeros(len(roots) + 1), np.zeros_like(weights), np.zeros(len(self.members))
         used, kernels = np.zeros_like(self.table), _kernels()
-        kernels.share_table(self.starts, self.kinds, self.ready, weights, self.first, self.table)
+        shared = self.aged, weights, self.first, self.table
+        kernels.share_table(self.starts, self.kinds, self.ready, *shared)
         total, steps = kernels.chosen(
-            self.starts, np.append(roots, 0.0), self.kinds, self.rows, weights, self.first, self.table,
-            self.levels, reach, slopes, rises, owns, used, self.picked,
+            self.starts, np.append(roots, 0.0), self.kinds, self.rows, *shared, self.levels, reach,
+            slopes, rises, owns, used, self.picked,
         )  # fmt: skip
-        kernels.spread_losses(
-            self.starts, self.kinds, self.ready, weights, self.first, self.table, used, rises, owns
-        )
+        kernels.spread_losses(self.starts, self.kinds, self.ready, *shared, used, rises, owns)
         self.steps = steps + REQUEST_STEPS * len(self.members)
         of_roots = self.at_knots(slopes[:-1] - 2 * self.spans * roots)
         return float(total - self.spans @ roots**2), Point(of_roots, rises * weights, owns)
@@ -252,10 +262,10 @@ class _Search:
     def climb(self, stop: Callable[[], bool]) -> None:
         """Look for better prices, weights and shares."""
         point, steps, length, waited = self.point, Steps(self.point), 1.0, 0
-        for _ in range(ROUNDS):
+        for n in range(ROUNDS):
             if self.is_over(stop) or length < LEAST_LENGTH:
                 return
-            value, slope = self.value(point)
+            value, slope = self.value(point, REACH if n % EVERY == 0 else 0)
             before = self.best
             self.keep(point, value)
             waited = 0 if self.best > before + LEAST_GAIN * abs(before) else waited + 1
@@ -280,6 +290,7 @@ class _Search:
         stays, places = self.stays.tolist(), sorted(range(len(self.order)), key=self.order.__getitem__)
         return Choices(
             list(zip(self.whole_ends, roots, strict=True)),
+            self.ages,
             [stays[i] for i in places],
             [shares[i] for i in places],
             [weights[i] for i in places],
@@ -304,6 +315,8 @@ def _kernels() -> _Kernels:
 
     return _Kernels(
         compiled(kernels.share_table, (kernels.weight_of,)),
-        compiled(kernels.chosen, (kernels.weight_of, kernels.edge_values)),
+        compiled(
+            kernels.chosen, (kernels.weight_of, kernels.least_losses, kernels.learn, kernels.share_until)
+        ),
         compiled(kernels.spread_losses, (kernels.weight_of,)),
     )

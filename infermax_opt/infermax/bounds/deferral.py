@@ -20,39 +20,58 @@ integral of h / a' is subtracted.  A refill of work R = (beta + p1) s counts g (
 no less at any r and g if R0 = c + R - a' >= 0 and w a' <= R0 (R - w), as in `interaction`.  Else the token
 counts the lesser of g a' and g (c + R).
 
-*Prompts.*  Let p_k be the least work of the prompt of k.  If b_i <= a_k and b_k <= C_i, then V_i has p_k of
-k.  If b_i <= a_k and b_k > C_i, k was waiting for its first token up to C_i.  Let f_k be the least time of a
-first token, and zeta_k a share of the wait after a_k + f_k that k counts itself.  The rest is given to those
-i with a_i + f_i <= a_k, no others have b_i <= a_k: of each tick of time, by weights v_i(t), which are given
-beforehand.  So i has g_i p_k of k, or S_ik(C_i), the integral from a_k + f_k to C_i of
+*Prompts.* Let p_k be the least work of the prompt of k, f_k the least time of a first token, and zeta_k a
+share of the wait after a_k + f_k that k counts itself.  The rest of that wait is given to those i with a_i
++ f_i <= a_k, who *watch* k: of each tick of time, by weights v_i, which are given beforehand.  They depend
+on i, on the time, and on how long k has been there by then.  Let S_ik(C) be what i has up to C, and
 
-    (1 - zeta_k) v_i(t) / sum of v over all these.
+    u_k = min(g_i p_k, S_ik(C_i)).
 
-The lesser of both counts for all k with b_i <= a_k < C_i.
+- If b_k > C_i, k was waiting up to C_i, and i counts S_ik(C_i), or u_k.
+- Else all of the prompt of k is processed by C_i, q_k of it before b_i, and g_i V_i has g_i (p_k - q_k) of
+  it, so that i counts u_k less min(u_k, g_i q_k). Nothing was processed before b_i if k came after it.
 
-*Least over b and C.*  Each i counts at least the least over b and C of
+*What is lost* of u_k by this is little where b_i is early.  Let a_1 <= a_2 <= ... be the arrivals of those
+whom i watches, D_m the sum of u_k over the first m of them, and n come before b_i.  For m < n, what was
+processed of prompts m + 1 to n before b_i took its time after a_(m+1).  So the loss is at most
+
+    L(b_i) = min(D_n, I_n + g_i b_i),   I_n = min over m < n of D_m - g_i a_(m+1).
+
+*Least over b and C.* Each i counts at least the least over b and C of
 
     f_i + zeta_i (b - a_i - f_i) + (1 - g) (C - b) + g fixed + tokens and prompt at the least r
-        + sum over k with a_k >= b of min(g p_k, S_ik(C)),
+        + D_N - L(b),
 
-fixed the sum of a', or less, over its later tokens.  Tokens are taken in groups; the first token is there at
-a_i + f_i or later, each group after the least times alone of those before it, and before those of the ones
-after it, which end at C.
+N of them there by C, and fixed the sum of a', or less, over its later tokens.  Tokens are taken in groups;
+the first token is there at a_i + f_i or later, each group after the least times alone of those before it,
+and before those of the ones after it, which end at C.  Any g may be chosen for each C, with zeta_i + g at
+least 1.
 
-Let C be in one cell of time.  The least r of cells up to its end counts.  Weights are constant in it, and so
-S_ik is linear if k waits in all of it.  If k begins to wait within it, S_ik is taken as 0 up to its end, and
-in the next cell as a line from 0 to what it is at the end of that.  So for fixed b and k all is concave in C,
-and both ends of the cell are enough.  Any g may be chosen for each cell, with zeta_i + g >= 1: then all rises
-with b while no k is lost, so a_i + f_i and moments just after each a_k are enough.
+Let C be in one cell of time.  The least r of cells up to its end counts.  Weights are constant in it, and
+so S_ik is linear if k waits in all of it.  If k begins to wait within it, S_ik is taken as 0 up to its end,
+and in the next cell as a line from 0 to what it is at the end of that.  Let D' be D at the begin of the
+cell, and D at its end.  For each b take the m that is best with D, or n.  For it D_N - D_m - g (b -
+a_(m+1)) is a sum of lesser ones of constants and lines that rise with C: concave, so both ends of the cell
+are enough.  For b between two arrivals all falls with b where m < n is best, as zeta_i <= 1, and rises from
+where L is D_n, as zeta_i + g >= 1.  Both meet at g b = D_n - I_n, where, with the m of I_n, L is
+
+    D_n at the end of the cell,   D'_m + D_n - D_m at its begin;
+
+the latter is no less than D'_n, which is L there for a larger b.  That b may be past the next arrival: then
+it is no less low.  If nobody has come before b, it is a_i + f_i.
 
 Who ends at C or later counts (1 - zeta_i) (f_i + fixed) + zeta_i (C - a_i) or more: take g = 1 - zeta_i and
 no prompts.  Where that is as much as the least so far no more need be looked at, nor after the last cell,
-where it counts.  QED.
+where it counts.  Call the time of that E.  Nor need it after the end e of a cell with g <= 1, if what is
+counted there is as much with the least r up to E.  For who ends later may keep that g, and all D_N - D_m
+rise with C.  So he counts no less if he has b <= e - (least time of later tokens), and (zeta_i + g - 1) b
+of b if it is later, as L <= D_N.  QED.
 
-Certificate: r on cells of time; of each kind of requests the share zeta, the stay, of which each tenth, and
-five more, has a weight v, and the roots of g, each for so many cells from that of the arrival on.  Cells
-belong to the tenth in which they start.  After the last weight, where S_ik does not change, `WIDEST` cells
-count as one.
+Certificate: r on cells of time; ages in ticks; of each kind of requests the share zeta, the stay, of which
+each tenth, and five more, has a weight v for each time between two ages of those who wait, and the roots of
+g / (1 - zeta), 1 or more, each for so many cells from that of the arrival on.  Cells belong to the tenth in
+which they start, and to the ages that are reached where they start.  After the last weight, where S_ik does
+not change, `WIDEST` cells count as one.
 """
 
 from __future__ import annotations
@@ -155,6 +174,7 @@ class DeferralProof:
             "piece": prices.piece,
             "groups": self.groups,
             "cells": [list(cell) for cell in choices.cells],
+            "ages": list(choices.ages),
             "stays": list(choices.stays),
             "shares": list(choices.shares),
             "weights": [list(row) for row in choices.weights],

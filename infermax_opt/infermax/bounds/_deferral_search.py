@@ -38,14 +38,14 @@ SHARE_BITS, WEIGHT_BITS, LEVEL_BITS = 10, 8, 4
 LEVELS = (16, 17, 18, 19, 20, 21, 22, 24, 26, 29, 33)
 #: How many of them to each side of the last are tried.
 REACH = 1
-EVERY = 1
+EVERY = 3
 #: Cells in the mean time alone: at first, and at most; most before the last arrival, and fewest.
 CELLS_ALONE, CELLS, FEW_CELLS = (2, 24), 8_000, 40
 #: First: parts of the prices of the fluid; part of the cells over which these are means, to each side; the
 #: share of the own wait; the stay in parts of that in the fluid.
-PRICES, WIDTH, OWN, STAY = (0.4, 0.55, 0.7, 0.85), 0.2, 0.25, 0.9
+PRICES, WIDTH, OWN, STAY = (0.4, 0.55, 0.7, 0.85), 0.2, 0.25, 0.7
 #: Ages, in the mean time alone, from which on waits for a first token are shared by other weights.
-AGES = (0.2, 0.6)
+AGES = (0.2, 0.5, 1.0)
 #: Logarithm of the first weight of parts after the stay.
 LATE = -3.0
 #: Steps at most; how far they go at first, for r, logarithms of weights, and shares.
@@ -56,7 +56,7 @@ PATIENCE, LEAST_GAIN, LESS, LEAST_LENGTH = 8, 1e-4, 0.6, 0.02
 LIMITS, WEIGHTS = (0.02, 0.95), (-5.0, 5.0)
 #: Steps of a checker, at most, about: it takes up to a third more, and may take 70 million; the part of them
 #: that the cells are made for; steps of each request.
-MAX_STEPS, AIM, REQUEST_STEPS = 50_000_000, 0.85, 600
+MAX_STEPS, AIM, REQUEST_STEPS = 53_000_000, 1.05, 600
 #: Seconds in which a bound is made exact: for each of these steps, for each request, and besides.
 STEP_SECONDS, REQUEST_SECONDS, LAST_SECONDS = 1.2e-7, 1.2e-3, 0.3
 #: Largest table of what waits are worth.

@@ -34,11 +34,10 @@ __all__ = ["LEVEL_BITS", "PARTS", "SHARE_BITS", "STAY_PARTS", "WIDEST", "Choices
 
 #: Bits after the point of shares, weights and roots of levels.
 SHARE_BITS, WEIGHT_BITS, LEVEL_BITS = 10, 8, 4
-#: Roots of g that are tried.
+#: Roots of g / (1 - share) that are tried.
 LEVELS = (16, 17, 18, 19, 20, 21, 22, 24, 26, 29, 33)
-#: How many of them to each side of the last are tried.
-REACH = 1
-EVERY = 3
+#: How many of them to each side of the last are tried, in one of so many passes; in the others the last only.
+REACH, EVERY = 1, 3
 #: Cells in the mean time alone: at first, and at most; most before the last arrival, and fewest.
 CELLS_ALONE, CELLS, FEW_CELLS = (2, 24), 8_000, 40
 #: First: parts of the prices of the fluid; part of the cells over which these are means, to each side; the
@@ -55,10 +54,12 @@ PATIENCE, LEAST_GAIN, LESS, LEAST_LENGTH = 8, 1e-4, 0.6, 0.02
 #: Least and greatest share, and logarithm of a weight.
 LIMITS, WEIGHTS = (0.02, 0.95), (-5.0, 5.0)
 #: Steps of a checker, at most, about: it takes up to a third more, and may take 70 million; the part of them
-#: that the cells are made for; steps of each request.
+#: that the cells are made for at first, as they become a little fewer later; steps of each request.
 MAX_STEPS, AIM, REQUEST_STEPS = 53_000_000, 1.05, 600
 #: Seconds in which a bound is made exact: for each of these steps, for each request, and besides.
-STEP_SECONDS, REQUEST_SECONDS, LAST_SECONDS = 1.2e-7, 1.2e-3, 0.3
+STEP_SECONDS, REQUEST_SECONDS, LAST_SECONDS = 1.3e-7, 1.3e-3, 0.3
+#: Seconds in which, on the same machine, a pass at the levels of before is made: for each step, and at least.
+PASS_SECONDS, SMALLEST = 2.2e-9, 5e-3
 #: Largest table of what waits are worth.
 MAX_TABLE = 8_000_000
 #: Knots of r are so many mean times alone apart.
@@ -174,7 +175,8 @@ class _Search:
         at = self.middles / self.knots[1]
         self.before: Integers = at.astype(np.int64)
         self.way = at - self.before
-        self.best, self.steps, self.since = -np.inf, 0, (time.monotonic(), time.process_time())
+        #: How much longer all takes here, and now.
+        self.best, self.steps, self.slowness = -np.inf, 0, 1.0
         self.point = self.at(0.0)
 
     def _stays(self, fluid: Fluid) -> Floats:
@@ -211,10 +213,8 @@ class _Search:
 
     def is_over(self, stop: Callable[[], bool]) -> bool:
         """Whether to end, so that there is time to make the bound exact."""
-        passed, worked = time.monotonic() - self.since[0], time.process_time() - self.since[1]
         last = LAST_SECONDS + REQUEST_SECONDS * len(self.members) + STEP_SECONDS * self.steps
-        # Where other work has the processor, all takes longer.
-        return stop() or time_left(stop) < last * max(1.0, (passed + 0.1) / (worked + 0.1))
+        return stop() or time_left(stop) < last * self.slowness
 
     def value(self, point: Point, reach: int = REACH) -> tuple[float, Point]:
         """The bound for all requests, and how it rises with each number.
@@ -265,7 +265,10 @@ class _Search:
         for n in range(ROUNDS):
             if self.is_over(stop) or length < LEAST_LENGTH:
                 return
-            value, slope = self.value(point, REACH if n % EVERY == 0 else 0)
+            begin, is_short = time.monotonic(), n % EVERY > 0
+            value, slope = self.value(point, 0 if is_short else REACH)
+            if is_short:
+                self.slowness = max(1.0, (time.monotonic() - begin) / (PASS_SECONDS * self.steps + SMALLEST))
             before = self.best
             self.keep(point, value)
             waited = 0 if self.best > before + LEAST_GAIN * abs(before) else waited + 1

@@ -46,7 +46,7 @@ SPREAD = 0.004
 #: Steps in which all move, at least and at most; how often a member passes a cell in a stage in all, about.
 STEPS, MOST_STEPS, PASSES = 200, 2_000, 1e9
 #: So many steps, about, take as long as making the bound exact; or so many seconds for each pass, if more.
-LAST_STEPS, LAST_PASS = 65, 1.6e-6
+LAST_STEPS, LAST_PASS = 80, 2e-6
 #: Length of the first of them and of the last, for r; how much longer those for v are, and those for k and q.
 LONG, SHORT, RENTS, OWN = 0.05, 0.0005, 4.0, 0.5
 #: How much of the mean slope, and of the mean square, is kept from step to step.

@@ -3314,11 +3314,12 @@ class Prompts:
     def pass_cell(self, cell: int) -> None:
         """Take what it has of all waits in a cell; those that begin in it count only after it."""
         self.before, window, starts = self.now, self.life.window, self.waits.starts
+        self.waits.instance.work.spend(WATCH_STEPS)
         if cell not in window:
             self.now = self.shares
             return
         present = bisect_left(self.begins, starts[cell + 1])
-        self.waits.instance.work.spend(WATCH_STEPS + PASS_STEPS * present + len(self.waits.new[cell]))
+        self.waits.instance.work.spend(PASS_STEPS * present + len(self.waits.new[cell]))
         self.shares += [0] * (present - len(self.shares))
         head, worths = self.waits.columns[cell]
         place = max(0, head - self.low)

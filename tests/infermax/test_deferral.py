@@ -192,7 +192,7 @@ def test_it_sees_the_prompts_of_others() -> None:
     bound, other = deferral_bound(of), lingering_bound(of)
     assert bound is not None
     assert other is not None
-    assert bound.value > other.value * Fraction(103, 100)
+    assert bound.value > other.value * Fraction(104, 100)
     assert check_evidence(of, bound) == bound.value
 
 
@@ -200,6 +200,14 @@ def test_without_weights_prompts_are_not_seen() -> None:
     proof, choices, value = found_for(visited())
     nothing = [[0] * len(row) for row in choices.weights]
     assert proof.bound(choices._replace(weights=nothing)).value < value * Fraction(98, 100)
+
+
+def test_weights_of_every_age_count() -> None:
+    proof, choices, value = found_for(visited())
+    assert len(choices.ages) == 3
+    for age in range(4):
+        without = [[0 if k // PARTS == age else w for k, w in enumerate(row)] for row in choices.weights]
+        assert proof.bound(choices._replace(weights=without)).value < value * Fraction(99, 100)
 
 
 def test_weights_count_only_beside_each_other() -> None:

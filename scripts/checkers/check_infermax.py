@@ -3322,19 +3322,19 @@ class Prompts:
         self.waits.instance.work.spend(PASS_STEPS * present + len(self.waits.new[cell]))
         self.shares += [0] * (present - len(self.shares))
         head, worths = self.waits.columns[cell]
-        place = max(0, head - self.low)
-        mine = worths[max(0, self.low - head) :][: max(0, present - place)]
-        last, done = place + len(mine), 0
+        first = place = max(0, head - self.low)
+        mine = worths[max(0, self.low - head) :][: max(0, present - first)]
+        last = first + len(mine)
         aged = [bisect_right(self.untils, starts[cell] - age) for age in reversed(self.waits.ages)]
         # The oldest come first.
         for weight, to in zip(self.life.weights[cell - window.start][::-1], [*aged, last], strict=True):
-            if place < min(to, last):
-                to = min(to, last)
-                given = mine[done : done + to - place]
+            to = min(to, last)
+            if place < to:
+                given = mine[place - first : to - first]
                 self.shares[place:to] = [
                     share + weight * worth for share, worth in zip(self.shares[place:to], given, strict=True)
                 ]
-                place, done = to, done + to - place
+                place = to
         self.now = self.shares.copy()
         for k in self.waits.new[cell]:
             if self.low <= k < self.low + present:

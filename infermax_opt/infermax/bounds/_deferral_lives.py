@@ -256,7 +256,7 @@ class Life:
         Parameters
         ----------
         root : int
-            Of g.
+            Of g, over that of the least g.
         limit : int
             The first token is no later.
         """
@@ -266,7 +266,7 @@ class Life:
         active, square = self._active, root * root
         left = np.minimum(self._before[:active], caps[:active]) * self._counts[:active]
         right = np.minimum(self._now[:active], caps[:active]) * self._counts[:active]
-        every, grown, total = np.add.accumulate(right), np.add.accumulate(right - left), int(left.sum())
+        every, before = np.add.accumulate(right), np.add.accumulate(left)
         least = lost = 0
         late = bisect_right(self._begins, limit, 0, active)
         if late:
@@ -276,13 +276,14 @@ class Life:
             part = (square - ONE * ONE << PART_BITS) // square
             values = part * (every[:late] - queue >> PART_BITS) - every[:late]
             least = min(0, int(values.min()))
-            lost = min(0, int((values + (grown - right + left)[settled]).min()))
+            lost = min(0, int((values + (every - right - before + left)[settled]).min()))
         some, share = self._some, self._waits.shares[self._i]
         own = (some.first << SHARE_BITS) - share * (some.until + some.first)
         fixed = (own << self._bits - SHARE_BITS) + self._level(root) * some.fixed + slope * self._earliest
-        later = total + int(grown[-1]) + least if active else 0
+        later = int(every[-1]) + least if active else 0
         after = min(later, slope * (limit - self._earliest))
-        return fixed + total + lost, fixed + later, fixed + after
+        earlier = int(before[-1]) + lost if active else 0
+        return fixed + earlier, fixed + later, fixed + after
 
     def _table(self, root: int) -> tuple[int, Integers, Integers]:
         """How the first token counts at a level, what there was time for before each prompt, most of each."""
@@ -311,7 +312,7 @@ class Life:
         Parameters
         ----------
         root : int
-            Of g.
+            Of g, over that of the least g.
         ticks : int
             In units of 2**-bits.
         lowest : sequence of int

@@ -154,10 +154,10 @@ def chosen(
     `starts`: of cells, and of the time after them; `roots` likewise.  `kinds`: count, arrival rounded down
     and up, least time of the first token and of the others, work of the prompt, least of later tokens that
     g multiplies, the share of its own wait that it counts itself, stay.  `rows`: prompt and groups of later
-    tokens: least times before and after, roots and works.  `levels`: roots of g, of which those within
-    `reach` of `picked` are tried, for each kind and cell; the best replace them.  `slopes`, `rises`, `owns`,
-    `used` rise by the slopes with r of each cell, with weights, with shares of the own wait, and by the
-    weights that count in `table`.  Long on purpose: one loop.
+    tokens: least times before and after, roots and works.  `levels`: roots of g over that of the least g, of
+    which those within `reach` of `picked` are tried, for each kind and cell; the best replace them.
+    `slopes`, `rises`, `owns`, `used` rise by the slopes with r of each cell, with weights, with shares of
+    the own wait, and by the weights that count in `table`.  Long on purpose: one loop.
     """
     cells, many = len(starts) - 1, len(kinds)
     begins = kinds[:, 1].copy()

@@ -8,11 +8,14 @@ import time
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from infermax_opt.checking import work
 from infermax_opt.core.deadline import Deadline
-from infermax_opt.infermax.bounds import _deferral_search
+from infermax_opt.infermax.bounds import _deferral_lives, _deferral_search
+from infermax_opt.infermax.bounds import _kernels_deferral_exact as kernels
+from infermax_opt.infermax.bounds._deferral_lives import Waits
 from infermax_opt.infermax.bounds._deferral_search import PARTS, Choices
 from infermax_opt.infermax.bounds.deferral import GROUPS, DeferralProof, deferral_bound
 from infermax_opt.infermax.bounds.interaction import Prices
@@ -242,6 +245,45 @@ def test_equal_requests_count_as_often_as_they_are() -> None:
     other = deferral_bound(apart)
     assert other is not None
     assert other.value == bound.value
+
+
+def test_sums_of_two_parts_are_what_whole_numbers_say() -> None:
+    def pair(number: int) -> tuple[int, int]:
+        return number >> kernels.LIMB, number & (1 << kernels.LIMB) - 1
+
+    rng = random.Random(5)
+    for _ in range(3000):
+        one, other = (rng.choice([-1, 0, 1]) * rng.getrandbits(rng.randint(1, 74)) for _ in range(2))
+        sign, part = rng.choice([-1, 1]), rng.randrange(1 << kernels.PART_BITS)
+        assert kernels.add(pair(one), pair(other), sign) == pair(one + sign * other)
+        assert kernels.less(pair(one), pair(other)) == (one < other)
+        assert not kernels.less(pair(one), pair(one))
+        assert kernels.scaled(pair(one), part) == pair((one >> kernels.PART_BITS) * part)
+        number, factor = rng.getrandbits(61), rng.getrandbits(32)
+        assert kernels.product(number, factor) == pair(number * factor)
+
+
+@pytest.mark.parametrize("fine", [0, 13, 17])
+def test_all_ways_of_counting_agree(fine: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of 64 bits, where they are enough, and numbers of any size, for ticks of any size."""
+    of = visited()
+    batch = of.cost.batch[0][0] + Fraction(1, 10**fine), of.cost.batch[0][1]
+    of = replace(of, cost=replace(of.cost, batch=(batch,)))
+    proof, choices, value = found_for(of)
+    waits = Waits(proof.members, choices, proof.prices.step)
+    assert waits.dtype == (np.int64 if fine < 17 else np.object_)
+    assert check_evidence(of, proof.bound(choices)) == value
+    monkeypatch.setattr(_deferral_lives, "SMALL", 0)
+    assert Waits(proof.members, choices, proof.prices.step).dtype == np.object_
+    assert proof.bound(choices).value == value
+
+
+def test_where_checking_takes_long_stays_are_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, long, most = found_for(visited())
+    monkeypatch.setattr(_deferral_search, "MAX_STEPS", 300_000)
+    _, short, value = found_for(visited())
+    assert 0.3 < sum(short.stays) / sum(long.stays) < 0.7
+    assert value > most * Fraction(9, 10)
 
 
 def test_the_search_ends_before_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -398,6 +398,17 @@ def test_the_search_ends_when_it_is_told_to() -> None:
     assert len(asked) <= 4
 
 
+def test_prompts_may_pay_the_price_of_their_moment_where_most_of_the_time_is_work() -> None:
+    """Ten prompts of 30 ms, one every 35 or 50 ms."""
+    cost = CostModel([("0.001", "0.001")], ("0.001", "0"), ("0", "0"))
+    for apart, crowded in (("0.035", True), ("0.05", False)):
+        groups = tuple(RequestGroup(f"r{k}", 30, 1, k * Fraction(apart)) for k in range(10))
+        of = Instance("work", groups, System(500, 50, 50), cost, Policy(), Objective.of("mean_e2e"))
+        proof = PaceProof.of(of, 0)
+        assert proof is not None
+        assert proof.is_crowded() == crowded
+
+
 def test_bounds_of_pieces_come_one_by_one_and_end_in_time() -> None:
     """A piece that is done is known at once, and no other begins when time is up."""
     batch = [("0.003", "0.00001"), ("0.002", "0.00003"), ("0.001", "0.00004")]
@@ -416,3 +427,6 @@ def test_bounds_of_pieces_come_one_by_one_and_end_in_time() -> None:
     tried.clear()
     assert best_piece(of, search, lambda: True) == LowerBound(Fraction(5), "some", Proof.CERTIFICATE)
     assert tried == [0]
+    tried.clear()
+    assert best_piece(of, search, None, [1, 0]) == LowerBound(Fraction(5), "some", Proof.CERTIFICATE)
+    assert tried == [1, 0]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.bounds._deferral_search import (
     LEVEL_BITS,
     PARTS,
@@ -18,6 +20,16 @@ from infermax_opt.infermax.bounds._deferral_search import (
     STAY_PARTS,
     WIDEST,
     Choices,
+)
+from infermax_opt.infermax.bounds._kernels_deferral_exact import (
+    LIMB,
+    PART_BITS,
+    add,
+    count,
+    less,
+    product,
+    scaled,
+    watch,
 )
 from infermax_opt.infermax.bounds.interaction import ROOT_BITS
 
@@ -29,11 +41,10 @@ __all__ = ["Member", "Row", "Waits"]
 TICK_BITS, STEP_BITS = 18, 40
 #: The least root of levels.
 ONE = 1 << LEVEL_BITS
-#: Numbers below this fit into 64 bits, sums of two of them, too.
-SMALL = 1 << 62
-#: Bits after the point of the part of a prompt that counts though it may come before the first token, and of
-#: the root of the least g.
-PART_BITS, LIGHT_BITS = 16, 14
+#: Numbers below this fit into 64 bits, sums of two of them, too; and so do upper parts of so many bits.
+SMALL, UPPER = 1 << 62, 45
+#: Bits after the point of the root of the least g.
+LIGHT_BITS = 14
 
 
 class Row(NamedTuple):
@@ -83,27 +94,44 @@ class Waits:
         self.members = [members[i] for i in order]
         self.stays, self.shares = [choices.stays[i] for i in order], [choices.shares[i] for i in order]
         self.weights, self.levels = [choices.weights[i] for i in order], [choices.levels[i] for i in order]
-        self.begins = [some.begin for some in self.members]
+        rows = ((some.begin, some.until, some.prompt, some.times) for some in self.members)
+        columns: list[list[int]] = list(map(list, zip(*rows, strict=True)))
+        self.begins, self.untils, prompts, counts = columns
         self.starts, self.ages = [0, *(end for end, _ in choices.cells)], choices.ages
         self.roots = [root for _, root in choices.cells]
         self.dearest = max(self.roots)
-        self.dtype = np.int64 if self._is_small() else np.object_
+        level = self._highest()
+        #: No more than this counts of any wait.
+        self.most = level * max(prompts)
+        small = self._is_small(level)
+        self.dtype = np.int64 if small else np.object_
+        self.watch, self.count = _kernels(small)
+        #: The work of each prompt, and how many there are.
+        self.prompts, self.counts = self.array(prompts), self.array(counts)
         #: Who begins to wait in each cell.
         self.fresh: list[list[int]] = [[] for _ in self.roots]
         #: In each cell, the first of those in a row that may wait, and what that is worth at weight 1.
-        self.columns = [(k, np.array(worths, dtype=self.dtype)) for k, worths in self._columns()]
+        self.columns = [(k, self.array(worths)) for k, worths in self._columns()]
 
-    def _is_small(self) -> bool:
-        """Whether all numbers in columns of prompts fit into 64 bits."""
+    def _highest(self) -> int:
+        """The highest level g that any request may have."""
+        root = max(root for runs in self.levels for root, _ in runs)
+        return root * root << self.bits - 2 * LEVEL_BITS
+
+    def _is_small(self, level: int) -> bool:
+        """Whether all numbers of the kernels fit into 64 bits, with no g above this level."""
         longest = max(self.starts[self.window(i).stop] - begin for i, begin in enumerate(self.begins))
-        level = max(root for runs in self.levels for root, _ in runs) ** 2 << self.bits - 2 * LEVEL_BITS
         prompts = sum(some.times * some.prompt for some in self.members)
-        return max((level + (2 << self.bits)) * longest, level * prompts) < SMALL
+        largest = max(self.most, level * min(longest, 1 << LIMB))
+        return largest < SMALL and level * (longest + prompts) < 1 << LIMB + UPPER
 
-    def weights_of(self, i: int, cell: int) -> list[int]:
-        """The weights of a request in a cell of its window, for each age of who waits."""
-        part = max(0, self.starts[cell] - self.begins[i]) * STAY_PARTS // self.stays[i]
-        return self.weights[i][part::PARTS]
+    def array(self, numbers: Sequence[int]) -> Integers:
+        """Numbers in 64 bits, where all numbers here fit into them."""
+        return np.array(numbers, dtype=self.dtype)
+
+    def part(self, i: int, cell: int) -> int:
+        """The part of the window of a request to which a cell belongs."""
+        return max(0, self.starts[cell] - self.begins[i]) * STAY_PARTS // self.stays[i]
 
     def window(self, i: int) -> range:
         """The cells in which a request has a weight."""
@@ -124,7 +152,8 @@ class Waits:
                     break
                 window = self.window(i)
                 for c in window:
-                    for weights, weight in zip(there, self.weights_of(i, c), strict=True):
+                    own = self.weights[i][self.part(i, c) :: PARTS]
+                    for weights, weight in zip(there, own, strict=True):
                         weights[c] += members[i].times * weight
                 last, watching = max(last, window.stop), watching + 1
             waited, rest = some.until + some.first, (1 << SHARE_BITS) - share
@@ -138,7 +167,8 @@ class Waits:
                 since, worths = columns[c]
                 worths.extend([0] * (k - since - len(worths)))
                 total = there[bisect_right(self.ages, starts[c] - some.until)][c]
-                worths.append((rest * span << self.bits - SHARE_BITS) // total if total else 0)
+                worth = (rest * span << self.bits - SHARE_BITS) // total if total else 0
+                worths.append(min(self.most, worth))
         return columns
 
     def total(self) -> int:
@@ -165,17 +195,14 @@ class Life:
         #: The least g, which is what it does not count of its own wait, and the root of that.
         self._rest = (1 << SHARE_BITS) - waits.shares[i]
         self._light = math.isqrt(self._rest << 2 * LIGHT_BITS - SHARE_BITS)
-        self._low = bisect_left(waits.begins, self._earliest)
-        high = bisect_left(waits.begins, waits.starts[self._window.stop])
+        self._weights = [waits.array(waits.weights[i][part::PARTS]) for part in range(PARTS)]
         #: Prompts that it may see: when they come, and how many have come.
-        self._begins, self._active = waits.begins[self._low : high], 0
-        self._untils = [some.until for some in waits.members[self._low : high]]
-        self._members = waits.members[self._low : high]
+        self._low = bisect_left(waits.begins, self._earliest)
+        self._high = max(self._low, bisect_left(waits.begins, waits.starts[self._window.stop]))
+        self._there = 0
+        self._times = waits.array([begin - self._earliest for begin in waits.begins[self._low : self._high]])
         #: What it has of the waits of each, and what of that counts at both ends of a cell.
-        self._shares = np.zeros(len(self._begins), dtype=waits.dtype)
-        self._before, self._now = self._shares, self._shares.copy()
-        self._counts = np.array([some.times for some in self._members], dtype=waits.dtype)
-        self._tables: dict[int, tuple[int, Integers, Integers]] = {}
+        self._shares, self._before, self._now = np.zeros((3, self._high - self._low), dtype=waits.dtype)
         #: Of each row, the least r so far and the next cell to look at.
         self._lowest = [waits.dearest] * len(self._some.rows)
         self._next = [
@@ -232,23 +259,19 @@ class Life:
 
     def _watch_cell(self, cell: int) -> None:
         """Take its share of waits in a cell of its window."""
-        self._before = self._now
+        waits, low, high = self._waits, self._low, self._high
         if cell >= self._window.stop:
-            self._now = self._shares
+            self._before[:], self._now[:] = self._now, self._shares
             return
-        waits, low = self._waits, self._low
-        self._active = active = bisect_left(self._begins, waits.starts[cell + 1])
+        self._there = there = bisect_left(waits.begins, waits.starts[cell + 1], low, high) - low
         since, worths = waits.columns[cell]
-        skipped = max(0, since - low)
-        mine = worths[max(0, low - since) :][: max(0, active - skipped)]
-        known: Any = self._shares[skipped : skipped + len(mine)]
-        aged = [bisect_right(self._untils, waits.starts[cell] - age) - skipped for age in waits.ages]
-        spans = pairwise([len(mine), *(min(len(mine), max(0, end)) for end in aged), 0])
-        for (end, start), weight in zip(spans, waits.weights_of(self._i, cell), strict=True):
-            known[start:end] += weight * mine[start:end]
-        self._now = self._shares.copy()
+        ages = [bisect_right(waits.untils, waits.starts[cell] - age, low, high) - low for age in waits.ages]
+        waits.watch(
+            self._shares, self._before, self._now, worths, since - low, there,
+            np.array(ages, dtype=np.int64), self._weights[waits.part(self._i, cell)], waits.most,
+        )  # fmt: skip
         # A wait that begins in this cell counts nothing yet.
-        self._now[[k - low for k in waits.fresh[cell] if 0 <= k - low < active]] = 0
+        self._now[[k - low for k in waits.fresh[cell] if low <= k < low + there]] = 0
 
     def _prompts(self, root: int, limit: int) -> tuple[int, int, int]:
         """Prompts and the wait for the first token at both ends of a cell, and after it; in 2**-bits ticks.
@@ -260,38 +283,21 @@ class Life:
         limit : int
             The first token is no later.
         """
-        if root not in self._tables:
-            self._tables[root] = self._table(root)
-        slope, gaps, caps = self._tables[root]
-        active, square = self._active, root * root
-        left = np.minimum(self._before[:active], caps[:active]) * self._counts[:active]
-        right = np.minimum(self._now[:active], caps[:active]) * self._counts[:active]
-        every, before = np.add.accumulate(right), np.add.accumulate(left)
-        least = lost = 0
-        late = bisect_right(self._begins, limit, 0, active)
-        if late:
-            ahead = (every - right)[:late] - gaps[:late]
-            queue = np.minimum.accumulate(ahead)
-            settled = np.maximum.accumulate(np.where(ahead == queue, np.arange(late), 0))
-            part = (square - ONE * ONE << PART_BITS) // square
-            values = part * (every[:late] - queue >> PART_BITS) - every[:late]
-            least = min(0, int(values.min()))
-            lost = min(0, int((values + (every - right - before + left)[settled]).min()))
-        some, share = self._some, self._waits.shares[self._i]
-        own = (some.first << SHARE_BITS) - share * (some.until + some.first)
-        fixed = (own << self._bits - SHARE_BITS) + self._level(root) * some.fixed + slope * self._earliest
-        later = int(every[-1]) + least if active else 0
-        after = min(later, slope * (limit - self._earliest))
-        earlier = int(before[-1]) + lost if active else 0
-        return fixed + earlier, fixed + later, fixed + after
-
-    def _table(self, root: int) -> tuple[int, Integers, Integers]:
-        """How the first token counts at a level, what there was time for before each prompt, most of each."""
-        level, dtype = self._level(root), self._waits.dtype
+        waits, low, high, there = self._waits, self._low, self._high, self._there
+        level, square = self._level(root), root * root
+        late = bisect_right(waits.begins, limit, low, low + there) - low
+        part = (square - ONE * ONE << PART_BITS) // square
+        sums = waits.count(
+            self._before, self._now, waits.prompts[low:high], waits.counts[low:high], self._times,
+            level, part, there, late,
+        )  # fmt: skip
+        sooner, lost, every, least = ((int(upper) << LIMB) + int(lower) for upper, lower in sums)
+        some, share = self._some, waits.shares[self._i]
         slope = level - (self._rest << self._bits - SHARE_BITS)
-        gaps = [level * (begin - self._earliest) for begin in self._begins]
-        caps = [level * some.prompt for some in self._members]
-        return slope, np.array(gaps, dtype=dtype), np.array(caps, dtype=dtype)
+        own = (some.first << SHARE_BITS) - share * (some.until + some.first)
+        fixed = (own << self._bits - SHARE_BITS) + level * some.fixed + slope * self._earliest
+        after = min(every + least, slope * (limit - self._earliest))
+        return fixed + sooner + lost, fixed + every + least, fixed + after
 
     def _level(self, root: int) -> int:
         """The level g of a root, in units of 2**-bits."""
@@ -325,3 +331,8 @@ class Life:
         step = self._waits.step
         roots = linear * root * self._light * step << 1 + self._bits - LEVEL_BITS - LIGHT_BITS
         return (ticks * step << 2 * ROOT_BITS) + roots + (squared << self._bits)
+
+
+@functools.cache
+def _kernels(small: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return (compiled(watch, ()), compiled(count, (add, less, product, scaled))) if small else (watch, count)

@@ -41,8 +41,10 @@ REACH, EVERY = 1, 3
 #: Cells in the mean time alone: at first, and at most; most before the last arrival, and fewest.
 CELLS_ALONE, CELLS, FEW_CELLS = (2, 24), 8_000, 40
 #: First: parts of the prices of the fluid; part of the cells over which these are means, to each side; the
-#: share of the own wait; the stay in parts of that in the fluid.
-PRICES, WIDTH, OWN, STAY = (0.4, 0.55, 0.7, 0.85), 0.2, 0.25, 0.7
+#: share of the own wait.
+PRICES, WIDTH, OWN = (0.4, 0.55, 0.7, 0.85), 0.2, 0.25
+#: The stay in parts of that in the fluid: the first with which the first cells take so much of the steps.
+STAYS, FIRST_STEPS = (0.7, 0.5, 0.35, 0.25, 0.18), 0.6
 #: Ages, in the mean time alone, from which on waits for a first token are shared by other weights.
 AGES = (0.2, 0.5, 1.0)
 #: Logarithm of the first weight of parts after the stay.
@@ -57,7 +59,7 @@ LIMITS, WEIGHTS = (0.02, 0.95), (-5.0, 5.0)
 #: that the cells are made for at first, as they become a little fewer later; steps of each request.
 MAX_STEPS, AIM, REQUEST_STEPS = 53_000_000, 1.05, 600
 #: Seconds in which a bound is made exact: for each of these steps, for each request, and besides.
-STEP_SECONDS, REQUEST_SECONDS, LAST_SECONDS = 1.3e-7, 1.3e-3, 0.3
+STEP_SECONDS, REQUEST_SECONDS, LAST_SECONDS = 2e-8, 9e-4, 0.3
 #: Seconds in which, on the same machine, a pass at the levels of before is made: for each step, and at least.
 PASS_SECONDS, SMALLEST = 2.2e-9, 5e-3
 #: Largest table of what waits are worth.
@@ -112,19 +114,48 @@ def good_choices(
     alone = max(1, sum(some.times * (some.first + some.later) for some in members) // number)
     last = max(some.until for some in members)
     coarse, fine = (min(CELLS, max(FEW_CELLS, some * last // alone)) for some in CELLS_ALONE)
-    search = _Search(fluid_of(instance, piece, coarse), step, members)
-    if search.table.size > MAX_TABLE:
+    fluid = fluid_of(instance, piece, coarse)
+    search, stay = _first_search(fluid, step, members, stop)
+    if not search.steps:
         return None
-    search.begin(stop, PRICES[:1])
     more = min(AIM * MAX_STEPS / search.steps, MAX_TABLE / search.table.size, fine / coarse)
     if more > 1 and not stop():
-        finer = _Search(fluid_of(instance, piece, int(coarse * more)), step, members)
+        finer = _Search(fluid_of(instance, piece, int(coarse * more)), step, members, stay)
         finer.begin(stop, PRICES)
         search = finer if finer.is_found() else search
     if not search.is_found():
         return None
     search.climb(stop)
     return search.found()
+
+
+def _first_search(
+    fluid: Fluid, step: int, members: Sequence[Member], stop: Callable[[], bool]
+) -> tuple[_Search, float]:
+    """The longest stay for which a checker has time for much finer cells, too, or the shortest.
+
+    Parameters
+    ----------
+    fluid : Fluid
+    step : int
+        a' in ticks.
+    members : sequence of Member
+    stop : callable
+        Asked whether to end soon.
+
+    Returns
+    -------
+    search : _Search
+        It has begun, unless its table is too large.
+    stay : float
+    """
+    for stay in STAYS:
+        search = _Search(fluid, step, members, stay)
+        if search.table.size <= MAX_TABLE:
+            search.begin(stop, PRICES[:1])
+            if search.steps <= FIRST_STEPS * MAX_STEPS or stop():
+                break
+    return search, stay
 
 
 class _Search:
@@ -136,9 +167,11 @@ class _Search:
     step : int
         a' in ticks.
     members : sequence of Member
+    stay : float
+        How long members stay, in parts of that in the fluid.
     """
 
-    def __init__(self, fluid: Fluid, step: int, members: Sequence[Member]):
+    def __init__(self, fluid: Fluid, step: int, members: Sequence[Member], stay: float):
         self.step, self.whole_ends = step, fluid.ends
         self.starts = np.append(0.0, np.array(fluid.ends, dtype=np.float64) / step)
         self.spans, self.middles = np.diff(self.starts), (self.starts[:-1] + self.starts[1:]) / 2
@@ -155,7 +188,7 @@ class _Search:
         self.rows = np.zeros((len(members), max(len(some.rows) for some in members), 4))
         for mine, some in zip(self.rows, self.members, strict=True):
             mine[: len(some.rows)] = np.array(some.rows) / (step, step, root, step)
-        self.stays: Integers = np.maximum(1, np.floor(self._stays(fluid) * step)).astype(np.int64)
+        self.stays: Integers = np.maximum(1, np.floor(self._stays(fluid, stay) * step)).astype(np.int64)
         self.kinds[:, 8] = self.stays / step
         self.ready = np.argsort(self.kinds[:, 1] + self.kinds[:, 3], kind="stable")
         self.first = np.searchsorted(self.starts, self.kinds[:, 2] + self.kinds[:, 3], side="right") - 1
@@ -179,12 +212,12 @@ class _Search:
         self.best, self.steps, self.slowness = -np.inf, 0, 1.0
         self.point = self.at(0.0)
 
-    def _stays(self, fluid: Fluid) -> Floats:
+    def _stays(self, fluid: Fluid, stay: float) -> Floats:
         """How long each stays: part of that in the fluid, or of that alone if it is longer."""
         made = np.append(0.0, np.cumsum(fluid.batches))
         at = np.interp(self.kinds[:, 1], self.starts, made)
         ends = np.interp(at + np.array([some.outputs for some in self.members]), made, self.starts)
-        found: Floats = STAY * np.maximum(ends - self.kinds[:, 1], self.kinds[:, 3] + self.kinds[:, 4])
+        found: Floats = stay * np.maximum(ends - self.kinds[:, 1], self.kinds[:, 3] + self.kinds[:, 4])
         return found
 
     def at(self, part: float) -> Point:

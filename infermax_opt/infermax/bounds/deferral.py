@@ -76,7 +76,7 @@ not change, `WIDEST` cells count as one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from infermax_opt.core.result import LowerBound, Proof
@@ -95,7 +95,9 @@ MAX_SIZE, MAX_CHECKED = 2**20, 10_000
 GROUPS = 4
 
 
-def deferral_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
+def deferral_bound(
+    instance: Instance, *, stop: Callable[[], bool] | None = None, pieces: Sequence[int] | None = None
+) -> LowerBound | None:
     """Best deferral bound found over pieces, prices of time, weights and shares.
 
     Parameters
@@ -103,6 +105,8 @@ def deferral_bound(instance: Instance, *, stop: Callable[[], bool] | None = None
     instance : Instance
     stop : callable, optional
         Asked whether to try no more.
+    pieces : sequence of int, optional
+        Which pieces of the batch time, in this order; without it all of them.
 
     Returns
     -------
@@ -112,7 +116,7 @@ def deferral_bound(instance: Instance, *, stop: Callable[[], bool] | None = None
     few = longest(instance) <= MAX_SIZE and len(instance.requests) <= MAX_CHECKED
     if instance.offline or not few:
         return None
-    return best_piece(instance, _piece_bound, stop)
+    return best_piece(instance, _piece_bound, stop, pieces)
 
 
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:

@@ -82,7 +82,9 @@ FACTORS = (0.6, 0.75, 0.9)
 WIDTHS = (0.05, 0.15, 0.5)
 
 
-def interaction_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
+def interaction_bound(
+    instance: Instance, *, stop: Callable[[], bool] | None = None, pieces: Sequence[int] | None = None
+) -> LowerBound | None:
     """Best interaction bound found over pieces, theta and scales of r.
 
     Parameters
@@ -90,6 +92,8 @@ def interaction_bound(instance: Instance, *, stop: Callable[[], bool] | None = N
     instance : Instance
     stop : callable, optional
         Asked whether to try no more.
+    pieces : sequence of int, optional
+        Which pieces of the batch time, in this order; without it all of them.
 
     Returns
     -------
@@ -98,7 +102,7 @@ def interaction_bound(instance: Instance, *, stop: Callable[[], bool] | None = N
     """
     if instance.offline or longest(instance) > MAX_SIZE or len(instance.requests) > MAX_CHECKED:
         return None
-    return best_piece(instance, _piece_bound, stop)
+    return best_piece(instance, _piece_bound, stop, pieces)
 
 
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:

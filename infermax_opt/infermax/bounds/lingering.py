@@ -104,7 +104,9 @@ PART = Fraction(3, 4)
 NEVER = 1 << 200
 
 
-def lingering_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
+def lingering_bound(
+    instance: Instance, *, stop: Callable[[], bool] | None = None, pieces: Sequence[int] | None = None
+) -> LowerBound | None:
     """Best lingering bound found over pieces, theta, prices of time and windows.
 
     Parameters
@@ -112,6 +114,8 @@ def lingering_bound(instance: Instance, *, stop: Callable[[], bool] | None = Non
     instance : Instance
     stop : callable, optional
         Asked whether to try no more.
+    pieces : sequence of int, optional
+        Which pieces of the batch time, in this order; without it all of them.
 
     Returns
     -------
@@ -121,7 +125,7 @@ def lingering_bound(instance: Instance, *, stop: Callable[[], bool] | None = Non
     few = longest(instance) <= MAX_SIZE and len(instance.requests) <= MAX_CHECKED
     if instance.offline or not few:
         return None
-    return best_piece(instance, _piece_bound, stop)
+    return best_piece(instance, _piece_bound, stop, pieces)
 
 
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:

@@ -82,7 +82,9 @@ FACTOR_BITS = 12
 CHUNKINGS = (0, 1, 2, 4, 8, 16)
 
 
-def mutual_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
+def mutual_bound(
+    instance: Instance, *, stop: Callable[[], bool] | None = None, pieces: Sequence[int] | None = None
+) -> LowerBound | None:
     """Best mutual delay bound found over pieces and shares.
 
     Parameters
@@ -90,6 +92,8 @@ def mutual_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) 
     instance : Instance
     stop : callable, optional
         Asked whether to try no more.
+    pieces : sequence of int, optional
+        Which pieces of the batch time, in this order; without it all of them.
 
     Returns
     -------
@@ -99,7 +103,7 @@ def mutual_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) 
     few = longest(instance) <= MAX_SIZE and len(instance.requests) <= MAX_CHECKED
     if instance.offline or not few:
         return None
-    return best_piece(instance, _piece_bound, stop)
+    return best_piece(instance, _piece_bound, stop, pieces)
 
 
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:

@@ -90,7 +90,9 @@ TOPS = (1.0, 0.85, 0.7, 0.5, 0.25)
 EXTRAS, SAMPLE = (0.3, 0.15, 0.45), 150
 
 
-def overload_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
+def overload_bound(
+    instance: Instance, *, stop: Callable[[], bool] | None = None, pieces: Sequence[int] | None = None
+) -> LowerBound | None:
     """Best overload bound found over pieces and levels of x.
 
     Parameters
@@ -98,6 +100,8 @@ def overload_bound(instance: Instance, *, stop: Callable[[], bool] | None = None
     instance : Instance
     stop : callable, optional
         Asked whether to try no more.
+    pieces : sequence of int, optional
+        Which pieces of the batch time, in this order; without it all of them.
 
     Returns
     -------
@@ -106,7 +110,7 @@ def overload_bound(instance: Instance, *, stop: Callable[[], bool] | None = None
     """
     if instance.offline or longest(instance) > MAX_SIZE or len(instance.requests) > MAX_CHECKED:
         return None
-    return best_piece(instance, _piece_bound, stop)
+    return best_piece(instance, _piece_bound, stop, pieces)
 
 
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:

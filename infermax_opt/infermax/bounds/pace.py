@@ -88,6 +88,8 @@ __all__ = ["PaceProof", "Traveller", "pace_bound", "pace_bounds"]
 MAX_SIZE, MAX_CHECKED = 2**20, 3_000
 #: Most requests where prompts pay the price of their moment.
 MAX_SPOT = 6_000
+#: Work as a part of the time in which requests come, from which on prompts may pay the price of their moment.
+CROWDED = Fraction(9, 10)
 #: Parts of later tokens: the first of these that is not too much work.
 PARTS = 8, 4, 2, 1
 #: Most passes of a cell by a member in a stage, which a checker does one by one; and how many are planned.
@@ -95,7 +97,9 @@ MAX_PASSES, PASSES = 6_000_000, 5_000_000
 ONE = 1 << ROOT_BITS
 
 
-def pace_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -> Iterator[LowerBound]:
+def pace_bounds(
+    instance: Instance, *, stop: Callable[[], bool] | None = None, pieces: Sequence[int] | None = None
+) -> Iterator[LowerBound]:
     """Ever better pace bounds, piece by piece, as each takes long.
 
     Parameters
@@ -103,6 +107,8 @@ def pace_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -
     instance : Instance
     stop : callable, optional
         Asked whether to try no more.
+    pieces : sequence of int, optional
+        Which pieces of the batch time, in this order; without it all of them.
 
     Yields
     ------
@@ -111,7 +117,7 @@ def pace_bounds(instance: Instance, *, stop: Callable[[], bool] | None = None) -
     """
     if instance.offline or longest(instance) > MAX_SIZE or len(instance.requests) > MAX_SPOT:
         return
-    yield from better_pieces(instance, _piece_bound, stop)
+    yield from better_pieces(instance, _piece_bound, stop, pieces)
 
 
 def pace_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
@@ -222,12 +228,12 @@ class PaceProof:
         return Traveller(floor(arrival), ceil(arrival), prompt, own)
 
     def is_crowded(self) -> bool:
-        """Whether the work of all requests takes longer than they take to come."""
+        """Whether the work of all requests takes most of the time in which they come."""
         works = (
             count * sum(stage.works for stage in some.stages)
             for count, some in zip(self.counts.values(), self.travellers, strict=True)
         )
-        return sum(works) > max(some.begin for some in self.travellers)
+        return sum(works) > CROWDED * max(some.begin for some in self.travellers)
 
     def setting(self) -> Setting:
         """What the search has to know."""

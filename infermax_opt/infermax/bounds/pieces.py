@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from infermax_opt.core.linear import maximizer
@@ -30,7 +30,10 @@ Stop = Callable[[], bool]
 
 
 def better_pieces(
-    instance: Instance, search: Callable[[Instance, int, Stop], LowerBound | None], stop: Stop | None
+    instance: Instance,
+    search: Callable[[Instance, int, Stop], LowerBound | None],
+    stop: Stop | None,
+    pieces: Sequence[int] | None = None,
 ) -> Iterator[LowerBound]:
     """Ever better bounds that a search finds for one affine piece of the batch time after the other.
 
@@ -43,9 +46,11 @@ def better_pieces(
         Takes the instance, the number of a piece, and `stop`.
     stop : callable or None
         Asked often whether to search no longer.
+    pieces : sequence of int, optional
+        Which pieces, in this order; without it all of them.
     """
     best, is_over = None, stop or (lambda: False)
-    for piece in range(len(instance.cost.batch)):
+    for piece in range(len(instance.cost.batch)) if pieces is None else pieces:
         if best is not None and is_over():
             return
         found = search(instance, piece, is_over)
@@ -55,18 +60,21 @@ def better_pieces(
 
 
 def best_piece(
-    instance: Instance, search: Callable[[Instance, int, Stop], LowerBound | None], stop: Stop | None
+    instance: Instance,
+    search: Callable[[Instance, int, Stop], LowerBound | None],
+    stop: Stop | None,
+    pieces: Sequence[int] | None = None,
 ) -> LowerBound | None:
     """The best of the bounds that a search finds for each affine piece of the batch time.
 
     Parameters
     ----------
     instance : Instance
-    search, stop : callable
+    search, stop, pieces
         As in `better_pieces`.
     """
     best = None
-    for found in better_pieces(instance, search, stop):
+    for found in better_pieces(instance, search, stop, pieces):
         best = found
     return best
 

@@ -79,7 +79,9 @@ DENSITY_BITS, LEVEL_BITS = 64, 40
 STEPS, LEVELS, ROUNDS = 192, 16, 3
 
 
-def progress_bound(instance: Instance, *, stop: Callable[[], bool] | None = None) -> LowerBound | None:
+def progress_bound(
+    instance: Instance, *, stop: Callable[[], bool] | None = None, pieces: Sequence[int] | None = None
+) -> LowerBound | None:
     """Best progress bound on the mean end-to-end latency, over pieces, sizes and levels of x.
 
     Parameters
@@ -87,6 +89,8 @@ def progress_bound(instance: Instance, *, stop: Callable[[], bool] | None = None
     instance : Instance
     stop : callable, optional
         Asked whether to try no more.
+    pieces : sequence of int, optional
+        Which pieces of the batch time, in this order; without it all of them.
 
     Returns
     -------
@@ -96,7 +100,7 @@ def progress_bound(instance: Instance, *, stop: Callable[[], bool] | None = None
     tokens = sum(kind.output_tokens for kind in by_lengths(instance))
     if tokens > MAX_TOKENS or (tokens > FEW_TOKENS and stop is not None and stop()):
         return None
-    return best_piece(instance, _piece_bound, stop)
+    return best_piece(instance, _piece_bound, stop, pieces)
 
 
 def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> LowerBound | None:

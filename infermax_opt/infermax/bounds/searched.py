@@ -6,9 +6,10 @@ than many a search.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from infermax_opt.core.result import LowerBound
 from infermax_opt.infermax.bounds.closed_form import makespan_bounds
@@ -96,25 +97,51 @@ def _on_each_limit(instance: Instance, stop: Callable[[], bool] | None) -> Itera
 def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
     """Those that are far better where they apply first, then by what they cost."""
     from infermax_opt.infermax.bounds.backwards import backwards_bounds
-    from infermax_opt.infermax.bounds.deferral import deferral_bound
     from infermax_opt.infermax.bounds.finishing_order import finishing_order_bounds
+    from infermax_opt.infermax.bounds.progress import progress_bound
+    from infermax_opt.infermax.bounds.waves import waves_bound
+
+    yield from backwards_bounds(instance, stop=stop)
+    if not instance.offline:
+        yield from _with_arrivals(instance, stop)
+    else:
+        yield from _in_turn(instance, (waves_bound, progress_bound), stop)
+    if stop is None or not stop():
+        yield from finishing_order_bounds(instance, stop=stop)
+
+
+def _with_arrivals(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:
+    """Bounds on the mean latency: what takes long begins with the piece under which the others are best."""
+    from infermax_opt.infermax.bounds.deferral import deferral_bound
     from infermax_opt.infermax.bounds.interaction import interaction_bound
     from infermax_opt.infermax.bounds.lingering import lingering_bound
     from infermax_opt.infermax.bounds.mutual import mutual_bound
     from infermax_opt.infermax.bounds.overload import overload_bound
     from infermax_opt.infermax.bounds.pace import pace_bounds
     from infermax_opt.infermax.bounds.progress import progress_bound
-    from infermax_opt.infermax.bounds.waves import waves_bound
 
-    yield from backwards_bounds(instance, stop=stop)
-    others = (overload_bound, pace_bounds, interaction_bound, deferral_bound, lingering_bound)
     # Where most requests wait, progress is nearly always the best, and is done before any of these.
-    searches = (
-        (mutual_bound, progress_bound, *others)
-        if _crowded(instance)
-        else (mutual_bound, *others, progress_bound)
-    )
-    for search in (waves_bound, progress_bound) if instance.offline else searches:
+    early, late = ((progress_bound,), ()) if _crowded(instance) else ((), (progress_bound,))
+    best: LowerBound | None = None
+    for found in _in_turn(instance, (mutual_bound, *early, overload_bound), stop):
+        best = found if best is None or found.value > best.value else best
+        yield found
+    if stop is not None and stop():
+        return
+    binding = 0 if best is None or best.evidence is None else int(best.evidence["piece"])
+    rest = [piece for piece in range(len(instance.cost.batch)) if piece != binding]
+    searches = (pace_bounds, interaction_bound, deferral_bound, lingering_bound, *late)
+    turns = [partial(search, pieces=pieces) for pieces in ([binding], rest) if pieces for search in searches]
+    yield from _in_turn(instance, turns, stop)
+
+
+def _in_turn(
+    instance: Instance,
+    searches: Sequence[Callable[..., LowerBound | Iterable[LowerBound] | None]],
+    stop: Callable[[], bool] | None,
+) -> Iterator[LowerBound]:
+    """What each search finds, until there is no more time."""
+    for search in searches:
         found = search(instance, stop=stop)
         if isinstance(found, LowerBound):
             yield found
@@ -122,7 +149,6 @@ def _on_the_mean_latency(instance: Instance, stop: Callable[[], bool] | None) ->
             yield from found
         if stop is not None and stop():
             return
-    yield from finishing_order_bounds(instance, stop=stop)
 
 
 def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Iterator[LowerBound]:

@@ -125,6 +125,7 @@ def _bounds() -> None:
     from infermax_opt.infermax.bounds.levels import Ladder
     from infermax_opt.infermax.bounds.lingering import lingering_bound
     from infermax_opt.infermax.bounds.occupancy import occupancy_bound
+    from infermax_opt.infermax.bounds.overload import overload_bound
     from infermax_opt.infermax.bounds.pace import PaceProof, pace_bound
     from infermax_opt.infermax.bounds.state_flow import state_flow_bound
 
@@ -146,7 +147,8 @@ def _bounds() -> None:
     pace_bound(latency, stop=lambda: next(steps) > 1)
     spot_prices(PaceProof(latency, 0, 1, spot=True).setting(), lambda: True)
     lingering_bound(latency, stop=lambda: True)
-    deferral_bound(latency, stop=lambda: True)
+    for search in (deferral_bound, overload_bound):
+        search(latency, stop=lambda: True)
 
 
 def _rounds() -> None:

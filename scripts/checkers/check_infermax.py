@@ -6444,8 +6444,10 @@ def later_tokens(instance: Instance, piece: Piece) -> Later:
     rows, masses = [(0, 0, 0, 0, 0, 0)], 0
     for s in range(1, longest):
         presence, work = piece.alpha + instance.d0, piece.beta + instance.d1 * (s - 1)
-        spare = piece.beta * s + instance.p1 * s * s - work - max(0, instance.d0 - instance.p0)
-        if instance.preemption and (instance.chunked or spare < 0):
+        refill = (piece.beta + instance.p1 * (1 if instance.chunked else s)) * s
+        cheap = refill - work < max(0, instance.d0 - instance.p0)
+        cheap = cheap or (instance.chunked and piece.beta + instance.p1 < instance.d1)
+        if instance.preemption and cheap:
             presence = piece.alpha + min(instance.d0, instance.p0)
             work = piece.beta + min(instance.d1, piece.beta) * (s - 1)
         size = s if instance.chunked else -(-s // instance.block) * instance.block

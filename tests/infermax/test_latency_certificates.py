@@ -147,7 +147,7 @@ def test_any_prices_of_time_prove_what_is_true(seed: int) -> None:
         for _ in range(4):
             ends = sorted({rng.randint(1, span) for _ in range(rng.randint(1, 8))})
             top = rng.choice([0, 0.3, 1, 3])
-            found = [proofs.bound(proofs._cells([(end, 4 * rng.random()) for end in ends], top))]
+            found = [proofs.bound(proofs.cells([(end, 4 * rng.random()) for end in ends], top))]
             if prices is not None:
                 roots = [int(rng.random() * rng.choice([1, 3]) * prices.step**0.5 * 4096) for _ in ends]
                 kinds = [interaction.Kind.of(kind, of, prices) for kind in of.types]

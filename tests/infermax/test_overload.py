@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
+from typing import NamedTuple
 
 import pytest
 
@@ -19,7 +20,7 @@ from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
 from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
 from infermax_opt.infermax.exact.staged import staged_search
-from tests.campaign import campaign
+from tests.campaign import campaign, in_blocks
 from tests.infermax.test_latency_certificates import shown
 from tests.support import certificate_to_json, check_evidence
 
@@ -149,6 +150,108 @@ def test_a_prompt_cut_into_parts_pays_what_its_tokens_pay_or_more(seed: int) -> 
     best = min(paid(parts) for parts in range(1, 61))
     assert found - base <= best
     assert found - base >= 0.8 * best
+
+
+class Part(NamedTuple):
+    """A part f of the token that `who` makes after `made` others, of which `before` was done before."""
+
+    who: int
+    made: int
+    f: Fraction
+    before: Fraction
+
+
+def tight(rng: random.Random) -> Instance:
+    """Few requests on a memory for the largest and little more; prompts are split."""
+    alpha, beta, d0, d1, p0, p1 = (
+        f"0.00{rng.choice(ticks)}"
+        for ticks in ((0, 1, 3), (1, 2, 4), (0, 1, 2, 6), (0, 0, 1, 3), (0, 0, 1), (0, 0, 1, 2))
+    )
+    groups = tuple(RequestGroup(f"q{k}", rng.randint(1, 4), rng.randint(2, 6)) for k in range(3))
+    peak = max(g.input_tokens + g.output_tokens for g in groups)
+    system, policy = System(peak + rng.randint(0, 5), 50, 50, None, 1), Policy(True, True, True)
+    return Instance("tight", groups, system, CostModel([(alpha, beta)], (d0, d1), (p0, p1), "square"), policy)
+
+
+def any_batches(of: Instance, rng: random.Random) -> list[tuple[int, list[Part]]]:
+    """Batches of any schedule, with evictions at random: how long they are, and parts of tokens in them."""
+    ticks, sizes = of.cost.ticks, [(g.input_tokens, g.output_tokens) for g in of.groups]
+    made, cached = [0] * len(sizes), [0] * len(sizes)
+    chunks = [list[tuple[int, int]]() for _ in sizes]
+    batches: list[tuple[int, list[Part]]] = []
+    while any(cached) or any(m < o for m, (_, o) in zip(made, sizes, strict=True)):
+        for k in (k for k in range(len(sizes)) if rng.random() < 0.2 or made[k] == sizes[k][1]):
+            cached[k], chunks[k] = 0, []
+        length, decodes, prefills = ticks.alpha[0], False, False
+        for k in (k for k in range(len(sizes)) if made[k] < sizes[k][1] and rng.random() < 0.7):
+            s, free = sizes[k][0] + made[k], of.system.kv_capacity - sum(cached)
+            if not free:
+                continue
+            if made[k] and cached[k] == s - 1 and not chunks[k]:
+                size, decodes = 1, True
+                length += ticks.beta[0] + ticks.d1 * (s - 1)
+            else:
+                size, prefills = rng.randint(1, min(free, s - cached[k])), True
+                length += ticks.beta[0] * size + ticks.p1 * size**2
+            cached[k] += size
+            chunks[k].append((len(batches), size))
+        if decodes or prefills:
+            batches.append((length + decodes * ticks.d0 + prefills * ticks.p0, []))
+        for k, (i, _) in enumerate(sizes):
+            if chunks[k] and cached[k] == i + made[k]:  # a token is made
+                whole = sum(size for _, size in chunks[k])
+                for n, (batch, size) in enumerate(chunks[k]):
+                    before = Fraction(sum(some for _, some in chunks[k][:n]), whole)
+                    batches[batch][1].append(Part(k, made[k], Fraction(size, whole), before))
+                made[k], chunks[k] = made[k] + 1, []
+    return batches
+
+
+@in_blocks(campaign(300, 30_000), 100)
+def test_what_tokens_and_batches_count_holds_for_any_schedule(seeds: range) -> None:
+    """The steps of the proof themselves, as bounds of tiny instances are far from their optima."""
+    refills = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        of = tight(rng)
+        tables, room = TokenTables.of(of, 0), of.system.kv_capacity
+        ticks, first = of.cost.ticks, of.cost.ticks.alpha[0] + of.cost.ticks.p0
+        presence, work, size, mass = [], [], [], []
+        for g in of.groups:
+            later, i = slice(g.input_tokens + 1, g.input_tokens + g.output_tokens), g.input_tokens
+            presence.append([first, *tables.presence[later]])
+            work.append([(ticks.beta[0] + ticks.p1) * i, *tables.work[later]])
+            size.append([Fraction(some, room) for some in (i, *tables.size[later])])
+            mass.append([w + a * k for a, w, k in zip(presence[-1], work[-1], size[-1], strict=True)])
+        least, counted, crossed = min(map(min, presence)), Fraction(0), 0.0
+        for length, parts in any_batches(of, rng):
+            held = sum((size[p.who][p.made] * p.f for p in parts), Fraction(0))
+            assert length >= sum(mass[p.who][p.made] * p.f for p in parts) + least * (1 - held), seed
+            root = 0.0
+            for who, made, f, before in parts:
+                done = sum(mass[who][:made]) + (before + f / 2) * mass[who][made]
+                done /= sum(mass[who])
+                counted += done * length
+                root += sqrt(f * work[who][made] * done)
+                refills += f < 1 and made > 0
+            crossed += root**2
+        for a, u in zip(presence, mass, strict=True):
+            counted -= sum(some * (sum(u[:n]) + u[n] / 2) / sum(u) for n, some in enumerate(a))
+        assert counted >= Fraction(crossed) - Fraction(1, 10**6), seed
+    assert refills > len(seeds)
+
+
+def test_where_longer_refills_cost_less_than_decodes_a_token_may_be_either() -> None:
+    """With d1 above beta + p1 a refill is dearer than the decode it is for only while little is cached."""
+    system, policy = System(100, 50, 50, None, 1), Policy(True, True, True)
+    groups = (RequestGroup("q0", 1, 9),)
+    cost = CostModel([("0", "0.001")], ("0.001", "0.003"), ("0", "0.001"), "square")
+    of = Instance("steep", groups, system, cost, policy, Objective.of("mean_e2e"))
+    presence = TokenTables.of(of, 0).presence
+    assert presence[1:] == [0] * 9
+    flat = replace(of, cost=replace(cost, decode=(cost.decode[0], Fraction(0))))
+    step = flat.cost.ticks.d0
+    assert TokenTables.of(flat, 0).presence[1:] == [step] * 9
 
 
 def long_prompt(size: int) -> Instance:

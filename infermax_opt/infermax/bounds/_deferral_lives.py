@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infermax_opt.core.compiled import compiled
+from infermax_opt.infermax.bounds import _kernels_deferral_exact as kernels
 from infermax_opt.infermax.bounds._deferral_search import (
     LEVEL_BITS,
     PARTS,
@@ -21,16 +22,7 @@ from infermax_opt.infermax.bounds._deferral_search import (
     WIDEST,
     Choices,
 )
-from infermax_opt.infermax.bounds._kernels_deferral_exact import (
-    LIMB,
-    PART_BITS,
-    add,
-    count,
-    less,
-    product,
-    scaled,
-    watch,
-)
+from infermax_opt.infermax.bounds._kernels_deferral_exact import LIMB, PART_BITS
 from infermax_opt.infermax.bounds.interaction import ROOT_BITS
 
 Integers = npt.NDArray[Any]
@@ -335,4 +327,7 @@ class Life:
 
 @functools.cache
 def _kernels(small: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    return (compiled(watch, ()), compiled(count, (add, less, product, scaled))) if small else (watch, count)
+    if not small:
+        return kernels.watch, kernels.count
+    helpers = kernels.add, kernels.less, kernels.product, kernels.scaled
+    return compiled(kernels.watch, ()), compiled(kernels.count, helpers)

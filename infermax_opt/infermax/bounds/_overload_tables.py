@@ -61,8 +61,9 @@ class TokenTables:
         presence, work, size = [0], [0], [0]
         for s in range(1, longest(instance)):
             step = beta + ticks.d1 * (s - 1)
-            dearer = not policy.chunked_prefill and beta * s + ticks.p1 * s * s - step >= spare
-            if not policy.preemption or dearer:
+            refill = beta * s + ticks.p1 * s * (1 if policy.chunked_prefill else s)
+            rises = not policy.chunked_prefill or beta + ticks.p1 >= ticks.d1
+            if not policy.preemption or (rises and refill - step >= spare):
                 presence.append(alpha + ticks.d0)
                 work.append(step)
             else:

@@ -7,8 +7,9 @@ u over its request, P that of the tokens before it, and q = (P + u/2) / U.
 
 - A first token: a' = alpha + p0, w = beta I + p1 W, with W = I if chunks save attention work, else I**2.
 - A later one, with s = I + n tokens cached after it: without preemption a' = alpha + d0, w = beta + d1
-  (s-1); with it a' = alpha + min(d0, p0), w = beta + min(d1, beta) (s-1), but the former where prompts are
-  not split and a refill costs at least max(0, d0 - p0) more than that w.
+  (s-1); with it a' = alpha + min(d0, p0), w = beta + min(d1, beta) (s-1), but the former where a refill is
+  dearer: where R - w >= max(0, d0 - p0) for that w, R = beta s + p1 s**2, or R = (beta + p1) s where prompts
+  are split. There beta + p1 >= d1, too, so that it is so for all larger s.
 - k = s / M, or held(s) / M where prompts are not split.
 
 *Chunks.* A token that is made in several batches has a part f of it in each: its share of the tokens that
@@ -34,6 +35,11 @@ sum of all latencies is at least the sum of a' q, plus the sum over tokens of th
     (u/U) (t - a_i) + l(t) u + 2 x(t) y - x(t)**2 k,
 
 less the integral of l. Every token picks its moment alone, so order, evictions and chunks play no role.
+
+*Refills.* One that makes such a token works f (R - w) more in each batch than the f w that counts. So r T_j
+has r f (R - w) more, q (R - w) over all parts: at least the q (d0 - p0) by which a' q may be more than what
+alpha + p0 makes. Where nothing decodes, T_j >= sum of f u + a0 g_j below still, as a0 <= alpha + p0 and f k
+(d0 - p0) <= f (R - w). Where anything decodes, T_j has alpha + d0, and p0 besides if anything prefills.
 
 *Prompts in parts.* Let chunks save attention work, and a part have c of the I tokens of a prompt: f = c / I.
 It works f w and p1 c (c-1) more.  So T_j is that much longer: l_j T_j is l_j p1 c (c-1) more, and the sum of
@@ -70,30 +76,33 @@ from infermax_opt.infermax.bounds.least_work import spreads
 from infermax_opt.infermax.bounds.pieces import best_piece, longest
 from infermax_opt.infermax.data.instance import Instance, RequestType
 
-__all__ = ["OverloadProof", "TokenTables", "overload_bound"]
+__all__ = ["Kind", "OverloadProof", "TokenTables", "overload_bound"]
 
 #: Largest KV of a request for which the bound is tried: tokens are tabulated by it.
 MAX_SIZE = 2**20
 #: Requests beyond which it is not tried: checking takes a millisecond for each.
 MAX_CHECKED = 50_000
 #: Cells of time, at first; levels of x; groups of the tokens of a prompt, and of the later ones: at most.
-CELLS, LEVELS, PARTS, GROUPS = 6400, 36, 12, 64
+CELLS, LEVELS, PARTS, GROUPS = 6400, 60, 12, 64
+#: Levels that there are at least, where there are several groups: with parts of prompts, and without.
+FEW_LEVELS = 24
 #: Levels of x from one to its half.
-HALVING = 7
+HALVING = 9
 #: Cells of all requests, and levels of all groups of tokens, at most: the checker looks at each.
 ALL_CELLS, ALL_LEVELS = 2_000_000, 2_000_000
 #: Bits after the point of the largest x.
 LEVEL_BITS = 32
-#: Values of the largest x that are tried, as shares of what the highest price allows.
-TOPS = (1.0, 0.85, 0.7, 0.5, 0.25)
-#: What parts cost prices more, as shares of what they cost a request that is alone; requests that judge.
-EXTRAS, SAMPLE = (0.3, 0.15, 0.45), 150
+#: What parts cost prices more, as shares of what they cost a request that is alone, where there are parts.
+EXTRAS = (0.0, 0.15, 0.3, 0.45, 0.6)
 
 
 def overload_bound(
-    instance: Instance, *, stop: Callable[[], bool] | None = None, pieces: Sequence[int] | None = None
+    instance: Instance,
+    *,
+    stop: Callable[[], bool] | None = None,
+    pieces: Sequence[int] | None = None,
 ) -> LowerBound | None:
-    """Best overload bound found over pieces and levels of x.
+    """Best overload bound found over pieces, prices and levels of x.
 
     Parameters
     ----------
@@ -120,7 +129,7 @@ def _piece_bound(instance: Instance, piece: int, stop: Callable[[], bool]) -> Lo
     return proof.bound(proof.chosen(stop))
 
 
-class _Prompt(NamedTuple):
+class Prompt(NamedTuple):
     """A prompt in parts: u of a token, its size, the most in a part, what it pays whole; groups of tokens.
 
     What it pays whole is a' q; a group is its tokens, and the least s.
@@ -133,7 +142,7 @@ class _Prompt(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     """Equal requests: their number, arrival in ticks rounded down, U, sum of a' q, and groups of tokens.
 
     A group is its tokens, the least u and y of one, and the largest k; y in units.  The first is the prompt.
@@ -144,7 +153,7 @@ class _Kind:
     mass: int
     constant: Fraction
     groups: Sequence[tuple[int, int, int, int]]
-    prompt: _Prompt | None
+    prompt: Prompt | None
 
 
 class OverloadProof:
@@ -162,10 +171,16 @@ class OverloadProof:
         self._first = ticks.alpha[tables.piece] + ticks.p0
         self._word = ticks.beta[tables.piece] + ticks.p1
         #: Groups of the tokens of a prompt, or 0 if parts are not told from whole prompts.
-        each = ALL_LEVELS // len(instance.types)
-        self.parts = min(PARTS, each // 50) if spreads(instance) and ticks.p1 else 0
-        self.groups = max(1, min(GROUPS, each // (24 if self.parts else 8)))
-        self.levels = max(1, min(LEVELS, each // (self.groups + 1) - 1))
+        told = spreads(instance) and ticks.p1
+        self.parts = min(PARTS, ALL_LEVELS // len(instance.types) // 50) if told else 0
+        outputs = [kind.output_tokens for kind in instance.types]
+        # As many groups as leave so many levels.
+        looked, self.groups = max(
+            (looked, groups)
+            for groups in (1, *range(2, GROUPS + 1, 2))
+            if (looked := sum(min(groups + 1, o) for o in outputs)) * FEW_LEVELS <= ALL_LEVELS or groups == 1
+        )
+        self.levels = max(1, min(LEVELS, ALL_LEVELS // looked - 1))
         sizes = {(kind.input_tokens, kind.output_tokens) for kind in instance.types}
         later = [tables.presence[i + 1] for i, o in sizes if o > 1]
         self.least = min([self._first, *later])
@@ -173,7 +188,7 @@ class OverloadProof:
         self._prices = PartPrices(self._word, ticks.p1, self._first, self.exponent)
         self._kinds = [self._read(kind) for kind in instance.types]
 
-    def _read(self, kind: RequestType) -> _Kind:
+    def _read(self, kind: RequestType) -> Kind:
         instance, tables = self.instance, self.tables
         ticks, system = instance.cost.ticks, instance.system
         i, o = kind.input_tokens, kind.output_tokens
@@ -195,9 +210,9 @@ class OverloadProof:
         told = self.parts and mass and min(i, system.prefill_budget) <= LONGEST_PART
         parted = self._in_parts(i, prompt, mass) if told else None
         constant = Fraction(floor(constant), 2**WAIT_BITS)
-        return _Kind(len(kind.members), begin, mass, constant, groups, parted)
+        return Kind(len(kind.members), begin, mass, constant, groups, parted)
 
-    def _in_parts(self, i: int, prompt: int, whole: int) -> _Prompt:
+    def _in_parts(self, i: int, prompt: int, whole: int) -> Prompt:
         """A prompt of i tokens, its u and U of the request."""
         cuts = [i * k // self.parts for k in range(self.parts + 1)]
         groups = [
@@ -206,7 +221,7 @@ class OverloadProof:
             if end > start
         ]
         presence = -(-(self._first * prompt << PRICE_BITS) // (2 * whole))
-        return _Prompt(prompt // i, min(i, self.instance.system.prefill_budget), presence, groups)
+        return Prompt(prompt // i, min(i, self.instance.system.prefill_budget), presence, groups)
 
     def _later(self, i: int, last: int, shift: int, whole: int) -> Iterator[tuple[int, int, int, int]]:
         """Groups of the later tokens of a request."""
@@ -229,20 +244,14 @@ class OverloadProof:
     # --- prices -------------------------------------------------------------------------------------
 
     def chosen(self, stop: Callable[[], bool]) -> list[Cell]:
-        """Cells with the best prices and levels of x in the time, judged by a part of the requests."""
-        every = -(-len(self._kinds) // SAMPLE)
-        tried: list[tuple[Fraction, float, list[Cell]]] = []
-        tops: Sequence[float] = TOPS
-        for extra in EXTRAS if self.parts else (0.0,):
-            prices = self._busy_prices(extra)
-            root = max((price for _, price in prices), default=0.0) ** 0.5
-            for top in tops:
-                if tried and stop():
-                    return max(tried)[2]
-                cells = self._cells(prices, top * root)
-                tried.append((self._total(cells, every), top, cells))
-            tops = (max(tried)[1],)  # the best of them hardly depends on the prices
-        return max(tried)[2]
+        """Cells with the best prices and levels of x in the time, judged in floats."""
+        from infermax_opt.infermax.bounds._overload_search import Setting, good_prices
+
+        capacity, attention = self.instance.system.kv_capacity, self.instance.cost.ticks.p1
+        rates = self._word, attention, self._first
+        setting = Setting.of(self._kinds, capacity, 2**self.exponent, rates, self.least)
+        given = (self._busy_prices(extra) for extra in (EXTRAS if self.parts else EXTRAS[:1]))
+        return self.cells(*good_prices(setting, given, stop))
 
     def _busy_prices(self, extra: float) -> list[tuple[int, float]]:
         """Ends of cells and prices, as many cells as can be looked at for each request while it may wait."""
@@ -265,7 +274,7 @@ class OverloadProof:
             cells = max(8, cells // 2)
         return prices
 
-    def _cells(self, prices: Sequence[tuple[int, float]], top: float) -> list[Cell]:
+    def cells(self, prices: Sequence[tuple[int, float]], top: float) -> list[Cell]:
         """Cells with x = the smaller of `top` (in roots of a0) and what the price allows, in few levels."""
         highest = floor(top * isqrt(self.least << 2 * self.exponent))
         levels = [0, *(floor(highest * share) for share in self._level_shares())]
@@ -287,7 +296,7 @@ class OverloadProof:
     def bound(self, cells: Sequence[Cell]) -> LowerBound:
         """The bound with these prices, exactly, rounded down."""
         instance = self.instance
-        value = self._total(cells, 1) / instance.cost.ticks_per_second / len(instance.requests)
+        value = self._total(cells) / instance.cost.ticks_per_second / len(instance.requests)
         evidence = {
             "kind": "overload",
             "piece": self.tables.piece,
@@ -298,16 +307,15 @@ class OverloadProof:
         }
         return LowerBound(value, "overload", Proof.CERTIFICATE, evidence=evidence)
 
-    def _total(self, cells: Sequence[Cell], every: int) -> Fraction:
-        """Sum of latencies in ticks, at least; from every so many requests alone, about that."""
+    def _total(self, cells: Sequence[Cell]) -> Fraction:
+        """Sum of latencies in ticks, at least."""
         moments = Moments(cells, self.instance.system.kv_capacity)
-        some = self._kinds[::every]
-        paid = sum((kind.count * self._least(kind, moments) for kind in some), Fraction(0))
+        paid = sum((kind.count * self._least(kind, moments) for kind in self._kinds), Fraction(0))
         starts = [0, *moments.ends]
         spent = sum((end - start) * price for start, (end, price, _) in zip(starts, cells, strict=False))
-        return paid * Fraction(len(self._kinds), len(some)) - Fraction(spent, 2**PRICE_BITS)
+        return paid - Fraction(spent, 2**PRICE_BITS)
 
-    def _least(self, kind: _Kind, moments: Moments) -> Fraction:
+    def _least(self, kind: Kind, moments: Moments) -> Fraction:
         """What a request of a kind adds: its constant, and the least that its tokens pay."""
         if not kind.mass:
             return Fraction(0)
@@ -338,7 +346,7 @@ class OverloadProof:
         found: int = (2 * level * y << PRICE_BITS) >> 2 * self.exponent
         return found
 
-    def _least_in_parts(self, prompt: _Prompt, rates: Mapping[tuple[int, int], int]) -> int:
+    def _least_in_parts(self, prompt: Prompt, rates: Mapping[tuple[int, int], int]) -> int:
         """Least that the tokens of a prompt pay, in whatever parts."""
         paid = [
             (self._paid(prompt.mass, 1, level, rate), price, level) for (price, level), rate in rates.items()

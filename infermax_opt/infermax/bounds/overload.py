@@ -85,7 +85,7 @@ MAX_CHECKED = 50_000
 #: Cells of time, at first; levels of x; groups of the tokens of a prompt, and of the later ones: at most.
 CELLS, LEVELS, PARTS, GROUPS = 6400, 60, 12, 64
 #: Levels that there are at least, where there are several groups: with parts of prompts, and without.
-FEW_LEVELS = 24
+FEW_LEVELS = 24, 8
 #: Levels of x from one to its half.
 HALVING = 9
 #: Cells of all requests, and levels of all groups of tokens, at most: the checker looks at each.
@@ -174,11 +174,11 @@ class OverloadProof:
         told = spreads(instance) and ticks.p1
         self.parts = min(PARTS, ALL_LEVELS // len(instance.types) // 50) if told else 0
         outputs = [kind.output_tokens for kind in instance.types]
-        # As many groups as leave so many levels.
+        few = FEW_LEVELS[self.parts == 0]
         looked, self.groups = max(
             (looked, groups)
             for groups in (1, *range(2, GROUPS + 1, 2))
-            if (looked := sum(min(groups + 1, o) for o in outputs)) * FEW_LEVELS <= ALL_LEVELS or groups == 1
+            if (looked := sum(min(groups + 1, o) for o in outputs)) * few <= ALL_LEVELS or groups == 1
         )
         self.levels = max(1, min(LEVELS, ALL_LEVELS // looked - 1))
         sizes = {(kind.input_tokens, kind.output_tokens) for kind in instance.types}

@@ -105,6 +105,13 @@ def visit() -> Instance:
     return Instance("visit", groups, System(60, 9, 9), cost, KEPT, objective=Objective.of("mean_e2e"))
 
 
+def refills() -> Instance:
+    """Requests on little memory; a refill in chunks is dearer than a decode, but while little is cached."""
+    groups = RequestGroup("a", 1, 9, count=3), RequestGroup("b", 5, 2, 3), RequestGroup("c", 2, 6, 4)
+    cost = CostModel([("1", "0.2")], ("0.25", "0.05"), ("0", "0.01"))
+    return Instance("refills", groups, System(16, 9, 9), cost, objective=Objective.of("mean_e2e"))
+
+
 def late(objective: Any = "missed") -> Instance:
     """Service levels that cannot all be kept."""
     groups = (
@@ -300,6 +307,14 @@ DEFERRAL = {
     ],
     "levels": [[[30, 7], [18, 3]], [[26, 5], [17, 5]]],
 }  # fmt: skip
+#: Overload for `refills`: ticks are hundredths of a second.
+OVERLOAD = {
+    "kind": "overload", "piece": 0, "exponent": 20, "groups": 4, "parts": 3,
+    "cells": [
+        [365, 15584, 14317349], [731, 15250, 14317349], [1097, 11868, 14317349], [1463, 9350, 14317349],
+        [1829, 7272, 13256072], [2196, 5194, 11363687], [2562, 3116, 9019368], [2928, 1038, 5260675],
+    ],
+}  # fmt: skip
 #: Cells that are left of evidence that has many.
 FEW = 6
 
@@ -373,6 +388,7 @@ def of_infermax() -> Iterator[Accepted]:
             yield coarse(some) if some.kind in ("interaction", "progress") else some
     yield written(mean, "lingering", LINGERING)
     yield written(visit(), "deferral", DEFERRAL)
+    yield written(refills(), "overload-of-refills", OVERLOAD)
     yield written(mean, "pace", PACE)
     yield written(mean, "pace-at-moments", SPOT)
     yield from (some for some in searched(rounds()) if some.kind == "backwards")

@@ -38,7 +38,7 @@ less the integral of l. Every token picks its moment alone, so order, evictions 
 
 *Refills.* One that makes such a token works f (R - w) more in each batch than the f w that counts. So r T_j
 has r f (R - w) more, q (R - w) over all parts: at least the q (d0 - p0) by which a' q may be more than what
-alpha + p0 makes. Where nothing decodes, T_j >= sum of f u + a0 g_j below still, as a0 <= alpha + p0 and f k
+alpha + p0 makes. Where nothing decodes, T_j >= sum of f u + a0 g_j all the same, as a0 <= alpha + p0 and f k
 (d0 - p0) <= f (R - w). Where anything decodes, T_j has alpha + d0, and p0 besides if anything prefills.
 
 *Prompts in parts.* Let chunks save attention work, and a part have c of the I tokens of a prompt: f = c / I.

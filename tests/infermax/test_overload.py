@@ -13,8 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from infermax_opt.core.result import LowerBound, Proof
+from infermax_opt.infermax.bounds import overload
 from infermax_opt.infermax.bounds._overload_prompts import LONGEST_PART, SHARES, PartPrices
-from infermax_opt.infermax.bounds._overload_tables import PRICE_BITS, WAIT_BITS, _leading
+from infermax_opt.infermax.bounds._overload_tables import PRICE_BITS, WAIT_BITS, leading
 from infermax_opt.infermax.bounds.overload import OverloadProof, TokenTables, overload_bound
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
@@ -86,6 +87,16 @@ def test_a_prompt_pays_for_its_parts() -> None:
     assert check_evidence(of, replace(whole, evidence=old)) == whole.value
 
 
+def test_where_nothing_can_be_compiled_the_first_prices_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    best = overload_bound(rush())
+    monkeypatch.setattr(overload, "absent", lambda module: True)
+    first = overload_bound(rush())
+    assert best is not None
+    assert first is not None
+    assert 0 < first.value <= best.value
+    assert check_evidence(rush(), first) == first.value
+
+
 def test_where_parts_save_no_attention_they_are_not_told() -> None:
     of = rush("exact")
     bound = overload_bound(of)
@@ -112,7 +123,7 @@ def test_the_least_is_right_at_the_longest_part(attention: int) -> None:
 
 def test_prices_are_rounded_down_to_their_leading_bits() -> None:
     for price in [*range(5_000), 10**9, 2**70 - 1]:
-        assert 0.87 * price <= _leading(price) <= price
+        assert 0.87 * price <= leading(price) <= price
 
 
 @pytest.mark.parametrize("seed", campaign(18, 1_000))
@@ -133,7 +144,7 @@ def test_a_prompt_cut_into_parts_pays_what_its_tokens_pay_or_more(seed: int) -> 
     price = rng.choice([0, 1, 4, 50]) << PRICE_BITS
     level = int((proof.least * (price >> PRICE_BITS)) ** 0.5 * rng.random()) << proof.exponent
     rate = (price << WAIT_BITS - PRICE_BITS) // system.kv_capacity
-    found = proof._least_in_parts(prompt, {(_leading(price), level): rate})
+    found = proof._least_in_parts(prompt, {(leading(price), level): rate})
     base = size * proof._paid(prompt.mass, 1, level, rate)
     share = prompt.mass * size / alone
     work, presence = ticks.beta[0] + ticks.p1, ticks.alpha[0] + ticks.p0

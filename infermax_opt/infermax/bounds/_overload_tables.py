@@ -10,7 +10,7 @@ from itertools import accumulate
 from infermax_opt.infermax.bounds.pieces import longest
 from infermax_opt.infermax.data.instance import Instance
 
-__all__ = ["PRICE_BITS", "WAIT_BITS", "Cell", "Moments", "TokenTables"]
+__all__ = ["PRICE_BITS", "WAIT_BITS", "Cell", "Moments", "TokenTables", "leading"]
 
 #: Bits after the point of prices and of what is paid, and of waiting by work.
 PRICE_BITS, WAIT_BITS = 12, 96
@@ -95,7 +95,7 @@ class Moments:
         every = [*cells, (0, 0, 0)]  # the last is all time after the cells
         self._prices = [price for _, price, _ in every]
         self._rates = [(price << WAIT_BITS - PRICE_BITS) // capacity for price in self._prices]
-        self._keys = [(_leading(price), level) for _, price, level in every]
+        self._keys = [(leading(price), level) for _, price, level in every]
 
     def rates(self, begin: int, mass: int) -> dict[tuple[int, int], int]:
         """By price, rounded down to its leading bits, and level: what a unit of mass pays, in small units.
@@ -122,7 +122,7 @@ class Moments:
         return found
 
 
-def _leading(price: int) -> int:
+def leading(price: int) -> int:
     """A price without all but its leading bits."""
     shift = max(0, price.bit_length() - LEADING_BITS)
     return price >> shift << shift

@@ -68,6 +68,7 @@ from itertools import pairwise
 from math import floor, isqrt
 from typing import NamedTuple
 
+from infermax_opt.core.extras import absent
 from infermax_opt.core.result import LowerBound, Proof
 from infermax_opt.infermax.bounds._fluid import busy_prices
 from infermax_opt.infermax.bounds._overload_prompts import LONGEST_PART, SHARES, PartPrices
@@ -92,8 +93,10 @@ HALVING = 9
 ALL_CELLS, ALL_LEVELS = 2_000_000, 2_000_000
 #: Bits after the point of the largest x.
 LEVEL_BITS = 32
+#: Values of the largest x that are tried, as shares of what the highest price allows.
+TOPS = (1.0, 0.85, 0.7, 0.5, 0.25)
 #: What parts cost prices more, as shares of what they cost a request that is alone, where there are parts.
-EXTRAS = (0.0, 0.15, 0.3, 0.45, 0.6)
+EXTRAS = (0.3, 0.15, 0.45, 0.6, 0.0)
 
 
 def overload_bound(
@@ -245,13 +248,25 @@ class OverloadProof:
 
     def chosen(self, stop: Callable[[], bool]) -> list[Cell]:
         """Cells with the best prices and levels of x in the time, judged in floats."""
-        from infermax_opt.infermax.bounds._overload_search import Setting, good_prices
+        from infermax_opt.infermax.bounds._overload_search import Setting, judged
 
         capacity, attention = self.instance.system.kv_capacity, self.instance.cost.ticks.p1
-        rates = self._word, attention, self._first
-        setting = Setting.of(self._kinds, capacity, 2**self.exponent, rates, self.least)
-        given = (self._busy_prices(extra) for extra in (EXTRAS if self.parts else EXTRAS[:1]))
-        return self.cells(*good_prices(setting, given, stop))
+        rates, unit = (self._word, attention, self._first), 2**self.exponent
+        setting = Setting.of(self._kinds, capacity, unit, rates)
+        tried: list[tuple[float, float, list[Cell]]] = []
+        tops: Sequence[float] = TOPS
+        for extra in EXTRAS if self.parts else EXTRAS[:1]:
+            prices = self._busy_prices(extra)
+            root = max((price for _, price in prices), default=0.0) ** 0.5
+            for top in tops:
+                cells = self.cells(prices, top * root)
+                if absent("numba") or not len(setting.kinds):
+                    return cells  # to judge others would take minutes in plain Python
+                tried.append((judged(setting, cells, unit), top, cells))
+            tops = (max(tried)[1],)  # the best of them hardly depends on the prices
+            if stop():
+                break
+        return max(tried)[2]
 
     def _busy_prices(self, extra: float) -> list[tuple[int, float]]:
         """Ends of cells and prices, as many cells as can be looked at for each request while it may wait."""

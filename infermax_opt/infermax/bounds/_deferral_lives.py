@@ -188,11 +188,12 @@ class Life:
         self._rest = (1 << SHARE_BITS) - waits.shares[i]
         self._light = math.isqrt(self._rest << 2 * LIGHT_BITS - SHARE_BITS)
         self._weights = [waits.array(waits.weights[i][part::PARTS]) for part in range(PARTS)]
-        #: Prompts that it may see: when they come, and how many have come.
+        #: Prompts that it may see: how many have come; when each comes, its work, how many such there are.
         self._low = bisect_left(waits.begins, self._earliest)
         self._high = max(self._low, bisect_left(waits.begins, waits.starts[self._window.stop]))
         self._there = 0
         self._times = waits.array([begin - self._earliest for begin in waits.begins[self._low : self._high]])
+        self._works, self._counts = (some[self._low : self._high] for some in (waits.prompts, waits.counts))
         #: What it has of the waits of each, and what of that counts at both ends of a cell.
         self._shares, self._before, self._now = np.zeros((3, self._high - self._low), dtype=waits.dtype)
         #: Of each row, the least r so far and the next cell to look at.
@@ -275,13 +276,12 @@ class Life:
         limit : int
             The first token is no later.
         """
-        waits, low, high, there = self._waits, self._low, self._high, self._there
+        waits, low, there = self._waits, self._low, self._there
         level, square = self._level(root), root * root
         late = bisect_right(waits.begins, limit, low, low + there) - low
         part = (square - ONE * ONE << PART_BITS) // square
         sums = waits.count(
-            self._before, self._now, waits.prompts[low:high], waits.counts[low:high], self._times,
-            level, part, there, late,
+            self._before, self._now, self._works, self._counts, self._times, level, part, there, late
         )  # fmt: skip
         sooner, lost, every, least = ((int(upper) << LIMB) + int(lower) for upper, lower in sums)
         some, share = self._some, waits.shares[self._i]

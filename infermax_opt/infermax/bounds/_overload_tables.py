@@ -59,10 +59,10 @@ class TokenTables:
         ticks, policy, system = instance.cost.ticks, instance.policy, instance.system
         alpha, beta, spare = ticks.alpha[piece], ticks.beta[piece], max(0, ticks.d0 - ticks.p0)
         presence, work, size = [0], [0], [0]
+        rises = not policy.chunked_prefill or beta + ticks.p1 >= ticks.d1
         for s in range(1, longest(instance)):
             step = beta + ticks.d1 * (s - 1)
             refill = beta * s + ticks.p1 * s * (1 if policy.chunked_prefill else s)
-            rises = not policy.chunked_prefill or beta + ticks.p1 >= ticks.d1
             if not policy.preemption or (rises and refill - step >= spare):
                 presence.append(alpha + ticks.d0)
                 work.append(step)

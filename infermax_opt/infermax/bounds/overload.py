@@ -100,10 +100,7 @@ EXTRAS = (0.3, 0.15, 0.45, 0.6, 0.0)
 
 
 def overload_bound(
-    instance: Instance,
-    *,
-    stop: Callable[[], bool] | None = None,
-    pieces: Sequence[int] | None = None,
+    instance: Instance, *, stop: Callable[[], bool] | None = None, pieces: Sequence[int] | None = None
 ) -> LowerBound | None:
     """Best overload bound found over pieces, prices and levels of x.
 

@@ -235,7 +235,7 @@ def _searched(
 def _beams_do_well(instance: Instance) -> bool:
     """Whether a beam search is likely to find better schedules than the list planner."""
     from infermax_opt.infermax.planners.counts.planner import counts_help
-    from infermax_opt.infermax.planners.plan.planner import typical_slots
+    from infermax_opt.infermax.planners.plan._opening import typical_slots
 
     return counts_help(instance) or typical_slots(instance) <= FEW
 
@@ -249,7 +249,7 @@ def _beam_plans(
     """
     from infermax_opt.infermax.planners.beam.beam import beam_plans
     from infermax_opt.infermax.planners.counts.planner import count_plans
-    from infermax_opt.infermax.planners.plan.planner import typical_slots
+    from infermax_opt.infermax.planners.plan._opening import typical_slots
     from infermax_opt.infermax.planners.scaled_instance import coarse_plans, coarse_scale
 
     yield from count_plans(instance, upper=upper, seed=seed, deadline=after_share(COUNT_SHARE, deadline))

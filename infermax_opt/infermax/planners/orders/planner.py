@@ -22,6 +22,7 @@ from infermax_opt.infermax.planners.orders._kernel import FAR, Columns
 from infermax_opt.infermax.planners.plan._early_evictions import Early, occupy
 from infermax_opt.infermax.planners.plan._early_search import refilled_whole, whole_refills
 from infermax_opt.infermax.planners.plan._kernel import area
+from infermax_opt.infermax.planners.plan._opening import typical_slots
 from infermax_opt.infermax.planners.plan._options import (
     EarlyWay,
     PlannerOptions,
@@ -32,7 +33,7 @@ from infermax_opt.infermax.planners.plan._options import (
 from infermax_opt.infermax.planners.plan._placement import Kernels, expected_horizon, longest_stay
 from infermax_opt.infermax.planners.plan._profile import Profiles, Trial
 from infermax_opt.infermax.planners.plan._run import Plan, run_kernel
-from infermax_opt.infermax.planners.plan.planner import Planner, typical_slots
+from infermax_opt.infermax.planners.plan.planner import Planner
 from infermax_opt.infermax.planners.polish.polish import compiled_regroup
 from infermax_opt.infermax.replay.fast import valid_replay
 

@@ -30,6 +30,7 @@ __all__ = [
     "knees",
     "longest_output",
     "rules_of",
+    "tokens_bind",
     "widths_of",
 ]
 
@@ -283,6 +284,14 @@ def filled_batches(instance: Instance) -> float:
     """Batches in which all tokens need all the KV, all the time."""
     held = sum(int(area(r.input_tokens, r.output_tokens)) for r in instance.requests)
     return held / instance.system.kv_capacity
+
+
+def tokens_bind(instance: Instance) -> bool:
+    """Whether it takes more batches to process all tokens than to hold all KV, and all may be full."""
+    if not (instance.policy.hybrid_batching and instance.policy.chunked_prefill):
+        return False
+    processed = sum(r.peak_kv for r in instance.requests)
+    return processed / instance.system.max_batch_tokens > filled_batches(instance)
 
 
 def _gathered(instance: Instance, options: PlannerOptions, tokens: int) -> tuple[int, int]:

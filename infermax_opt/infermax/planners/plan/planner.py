@@ -29,6 +29,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.moments import passed
 from infermax_opt.infermax.planners.plan._early_evictions import longest_pays
+from infermax_opt.infermax.planners.plan._opening import groups_help, opening
 from infermax_opt.infermax.planners.plan._options import (
     ArrivalsError,
     EarlyWay,
@@ -36,13 +37,12 @@ from infermax_opt.infermax.planners.plan._options import (
     balanced_width,
     decide,
     expected_batches,
-    knee_share,
 )
 from infermax_opt.infermax.planners.plan._run import Plan
 from infermax_opt.infermax.planners.plan._write import batches_of
 from infermax_opt.infermax.planners.polish.polish import polish
 
-__all__ = ["ArrivalsError", "Planner", "PlannerOptions", "plan", "plans", "typical_slots"]
+__all__ = ["ArrivalsError", "Planner", "PlannerOptions", "plan", "plans"]
 
 #: Settings tried in a row without improvement, before `plans` without a deadline ends.
 PATIENCE = 40
@@ -52,11 +52,6 @@ NOISE = 1e-9
 HOPELESS = 1.03
 #: Longest output relative to the batches, from which on it is worth to look after the start.
 RAMP = 0.005
-#: Prompts of a group of requests with alike outputs, in shares of M, and the KV that has to be free before
-#: prompts are processed, in shares of such a group.
-ALIKE, ALIKE_FREE = (0.35, 0.15, 0.05), 0.4
-#: Slack at which no start waits.
-UNPACED = 100.0
 #: Settings of early starts to try: of every age of the steady state, then those that fill what is free.
 EARLY = (
     *(EarlyWay(early=share) for share in (1.0, 1.3, 0.7)),
@@ -64,12 +59,6 @@ EARLY = (
 )
 #: Types of requests beyond which a plan takes so long that early starts are left to those along an order.
 EARLY_TYPES = 24
-#: Most batches that all tries of the pilot method together may look at.
-PILOT_WORK = 1_800_000
-#: Most requests that fill the KV where the pilot method is worth a try.
-PILOT_SLOTS = 12
-#: Types of requests beyond which no pilot is tried: each decision tries all of them.
-PILOT_TYPES = 16
 
 
 def plan(instance: Instance, options: PlannerOptions | None = None, *, seed: int = 0) -> Schedule:
@@ -135,7 +124,7 @@ class Planner:
         self.best = math.inf
         self.chosen = PlannerOptions()
         self.shuffle = seed
-        self.opening = _opening(instance) if instance.offline else []
+        self.opening = opening(instance) if instance.offline else []
         self.early = instance.offline and _early_helps(instance)
         #: Settings of early starts that are worth a try; those that are still to try here.
         self.early_ways = EARLY if self.early else ()
@@ -233,76 +222,6 @@ def _candidate(
     return found.seconds - saved, schedule
 
 
-def _opening(instance: Instance) -> list[PlannerOptions]:
-    """Settings that are tried first."""
-    base = PlannerOptions(fill=knee_share(instance))
-    settings = [
-        base,
-        replace(base, by_output=1.0, by_input=-0.5, noise=0.0, slack=1.0, window=1),
-        replace(base, by_output=0.9, by_input=0.3, noise=0.0, slack=1.0, window=1),
-        replace(base, by_output=0.9, noise=0.0, slack=1.0, choice=2),
-        replace(base, by_output=0.4, by_input=-1.0, noise=0.9, window=1, walk=64, choice=3),
-        replace(base, by_output=0.8, noise=0.4),
-        replace(base, backwards=False, slack=UNPACED, by_output=0.5, noise=0.5),
-    ]
-    if len(instance.types) > 1:
-        settings.insert(1, replace(base, by_output=0.0, noise=1.0, slack=UNPACED, window=1, last=0.25))
-    if base.fill < 1:
-        settings.insert(2, replace(base, fill=1.0))
-    if balanced_width(instance) is not None and instance.policy.hybrid_batching:
-        settings[1:1] = [replace(base, chunk=chunk) for chunk in (0.5, 0.25, 0.17, 2.0)]
-    if _groups_help(instance):
-        # A group is worth a try where it holds a prompt or more.
-        most = expected_batches(instance, instance.system.max_batch_tokens) / len(instance.requests)
-        settings[1:1] = [replace(base, group=group) for group in (2, 4, 8) if group >= most]
-        settings.append(replace(base, spare=0.001))
-    if not instance.policy.hybrid_batching:
-        settings[1:1] = _gatherings(instance, base)
-        settings += [replace(base, every=every) for every in (4, 16, 64)]
-    if _pilot_helps(instance):
-        near = replace(base, noise=0.0, by_output=0.0, window=1, slack=UNPACED, pilot=0.4)
-        settings += [replace(near, by_input=bias) for bias in (0.15, 0.3, 0.0)]
-    return settings
-
-
-def _gatherings(instance: Instance, base: PlannerOptions) -> list[PlannerOptions]:
-    """Settings in which prompts gather, for an instance without hybrid batching.
-
-    Many prompts at once are in many chunks each, which saves attention work.  They find room where requests
-    end together.
-    """
-    one = replace(base, backwards=False, slack=UNPACED, gather=1.0)
-    found = [one, replace(one, by_output=0.5, noise=0.5)]
-    if balanced_width(instance) is not None:
-        batches = instance.system.kv_capacity / instance.system.prefill_budget
-        several = (
-            replace(one, alike=share * batches, gather=ALIKE_FREE * share * batches) for share in ALIKE
-        )
-        found += (replace(some, by_output=0.1, noise=1.0, walk=2048) for some in several)
-    return found
-
-
-def typical_slots(instance: Instance) -> float:
-    """Requests that fill the KV at their mean size."""
-    held = sum(r.output_tokens * (r.input_tokens + r.output_tokens / 2) for r in instance.requests)
-    return instance.system.kv_capacity * instance.output_tokens / held
-
-
-def _pilot_helps(instance: Instance) -> bool:
-    """Whether types and places in the KV are few, and the tries affordable."""
-    requests = instance.requests
-    most_output = max(r.output_tokens for r in requests)
-    tries = len(requests) * len(instance.types) * most_output * 0.4
-    few = typical_slots(instance) <= PILOT_SLOTS and len(instance.types) <= PILOT_TYPES
-    return few and len(requests) >= 64 and tries <= PILOT_WORK
-
-
-def _groups_help(instance: Instance) -> bool:
-    """Whether batches with prefill cost more, and nothing speaks against requests that idle."""
-    hybrid = instance.policy.hybrid_batching
-    return instance.objective.is_makespan and hybrid and instance.cost.floats.p0 > 0
-
-
 def _early_helps(instance: Instance) -> bool:
     """Whether early starts apply, and might pay: they take many times the time of a plan."""
     policy = instance.policy
@@ -375,7 +294,7 @@ def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: rand
     if len(instance.cost.batch) > 1:
         fill = options.fill * math.exp(rng.gauss(0, 0.3))
         changes.append(Change("fill", min(1.0, max(0.02, fill))))
-    if _groups_help(instance):
+    if groups_help(instance):
         changes += [
             Change("group", max(1, options.group + rng.choice([-2, -1, 1, 2, options.group]))),
             Change("spare", max(0.0, options.spare + rng.gauss(0, 0.001))),

@@ -47,6 +47,7 @@ OPTIONS = st.builds(
     reserve=st.sampled_from([0.0, 1.0, 3.0]),
     fill=st.sampled_from([0.01, 0.5, 1.0]),
     every=st.sampled_from([1, 2, 7]),
+    stride=st.sampled_from([1, 1, 2, 5]),
     gather=st.sampled_from([0.0, 0.4, 1.0, 3.0]),
     alike=st.sampled_from([0.0, 0.0, 0.5, 4.0]),
     pilot=st.sampled_from([0.0, 0.0, 0.5, 3.0]),
@@ -176,6 +177,28 @@ def test_batches_are_full_where_tokens_bind() -> None:
     least = sum(r.peak_kv for r in instance.requests) / 200
     batches = {options.backwards: decide(instance, options, 0).batches for options in opening(instance)[:2]}
     assert batches[False] < 1.03 * least < batches[True]
+
+
+def test_requests_decode_together_in_every_other_batch_where_that_pays() -> None:
+    """Ten outputs are few, so there is KV to wait for others; each batch in which nobody decodes saves d0."""
+    cost = CostModel([("0.01", "0.0001")], ("0.005", "0"), ("0", "0"))
+    instance = Instance("stride", (RequestGroup("g", 100, 10, count=400),), System(10_000, 200, 200), cost)
+    found = [
+        decide(instance, PlannerOptions(backwards=False, slack=100.0, stride=stride), 0) for stride in (1, 2)
+    ]
+    assert found[0].batches == found[1].batches == sum(found[0].decodes) + 1
+    # The last tokens are not worth waiting for.
+    assert sum(found[1].decodes) < 0.55 * found[1].batches
+    for some in found:
+        assert float(value(instance, batches_of(instance, some))) == pytest.approx(some.seconds)
+    best = max(plans(instance), key=lambda some: int(some[0].split(":")[1]))[1]
+    assert sum(batch.repeat for batch in best.batches if batch.decode_all) < found[0].batches / 1.5
+
+
+def test_more_may_decode_in_wide_batches_than_a_batch_may_hold() -> None:
+    instance = Instance("crowd", (RequestGroup("g", 1, 50, count=100),), System(10_000, 20, 20), paper_cost())
+    options = PlannerOptions(backwards=False, slack=100.0, stride=5)
+    assert decide(instance, options, 0) == decide(instance, replace(options, stride=1), 0)
 
 
 def test_the_last_requests_are_considered_by_output() -> None:

@@ -21,10 +21,14 @@ __all__ = ["groups_help", "opening", "typical_slots"]
 ALIKE, ALIKE_FREE = (0.35, 0.15, 0.05), 0.4
 #: Slack at which no start waits.
 UNPACED = 100.0
-#: Where batches are full before the KV is: forwards chunks take what later tokens leave of each batch.
-FORWARDS: dict[str, Any] = {"backwards": False, "slack": UNPACED, "by_output": 0.2, "noise": 1.0}
-#: Widths of chunks, and parts that come last by their outputs, to try there.
-FULL = (0.35, 0.1), (0.5, 0.05), (1.0, 0.1)
+#: What is tried where batches are full before the KV is: forwards, chunks take what later tokens leave of a
+#: batch.  The shorter outputs are, the more KV there is for requests that decode in every other batch only.
+FULL: tuple[dict[str, Any], ...] = (
+    {"chunk": 0.35, "by_output": 0.2, "noise": 1.0, "last": 0.1},
+    {"chunk": 0.5, "by_output": 0.5, "noise": 0.3, "last": 0.2, "stride": 2},
+    {"chunk": 0.35, "by_output": 0.5, "noise": 0.3, "last": 0.2},
+    {"chunk": 0.5, "by_output": 0.2, "noise": 1.0, "last": 0.05},
+)
 #: Most batches that all tries of the pilot method together may look at.
 PILOT_WORK = 1_800_000
 #: Most requests that fill the KV where the pilot method is worth a try.
@@ -66,7 +70,7 @@ def opening(instance: Instance) -> list[PlannerOptions]:
         near = replace(base, noise=0.0, by_output=0.0, window=1, slack=UNPACED, pilot=0.4)
         settings += [replace(near, by_input=bias) for bias in (0.15, 0.3, 0.0)]
     if tokens_bind(instance):
-        settings[1:1] = [replace(base, **FORWARDS, chunk=chunk, last=last) for chunk, last in FULL]
+        settings[1:1] = [replace(base, backwards=False, slack=UNPACED, **some) for some in FULL]
     return settings
 
 

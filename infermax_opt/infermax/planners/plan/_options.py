@@ -16,6 +16,7 @@ from infermax_opt.infermax.planners.plan._early_search import with_early_starts
 from infermax_opt.infermax.planners.plan._kernel import area
 from infermax_opt.infermax.planners.plan._profile import Rules
 from infermax_opt.infermax.planners.plan._run import Plan, pilot_order, run_kernel
+from infermax_opt.infermax.planners.plan._strides import plan_with_strides, widened
 from infermax_opt.infermax.planners.polish.polish import MAX_NAMED
 
 __all__ = [
@@ -84,6 +85,8 @@ class PlannerOptions:
         Share of C that batches may use.
     every : int
         Requests start in every so many batches only.
+    stride : int
+        Requests decode in every so many batches only, all of them; forwards with hybrid batching and chunks.
     gather : float
         KV that has to be free before prompts are processed, relative to the tokens of a batch of them (but a
         quarter of M at most), and then no more prompts than so many batches hold, in whole ones, or than
@@ -120,6 +123,7 @@ class PlannerOptions:
     reserve: float = 1.2
     fill: float = 1.0
     every: int = 1
+    stride: int = 1
     gather: float = 0.0
     alike: float = 0.0
     group: int = 1
@@ -169,29 +173,52 @@ def decide(
     """
     if not instance.offline:
         raise ArrivalsError("the planner takes requests that are all there from the start", field="requests")
-    most_output = longest_output(instance)
-    width = widths_of(instance, options)
-    rules = rules_of(instance, options)
+    width, rules = widths_of(instance, options), rules_of(instance, options)
     if order is None:
-        priority = _priorities(instance, options, seed)
-        if options.pilot > 0:
-            far = max(1, round(options.pilot * most_output))
-            scale = PILOT_SCALE * far * rules.capacity
-            bias = [scale * priority[kind.members[0]] for kind in instance.types]
-            order = pilot_order(instance, rules, width, bias, far)
-        if order is None and options.alike > 0:
-            order = _in_groups(instance, options, priority)
-        if order is None:
-            order = sorted(range(len(priority)), key=lambda i: -priority[i])
-            rest = len(order) - round(options.last * len(order))
-            order[rest:] = sorted(order[rest:], key=lambda i: -instance.requests[i].output_tokens)
-    found = run_kernel(instance, rules, order, width)
+        order = _ordered(instance, options, seed, rules, width)
     policy = instance.policy
+    if options.stride > 1 and rules.chunked and rules.hybrid and not rules.backwards:
+        wide = rules_of(widened(instance, options.stride), options)
+        strided = plan_with_strides(instance, wide, rules, order, width)
+        if strided is not None:
+            return strided
+    found = run_kernel(instance, rules, order, width)
     if options.backwards and policy.hybrid_batching and policy.preemption:
         tokens = _early(instance, options, order, found)
         if any(tokens):
             return with_early_starts(instance, rules, order, width, tokens, found, deadline)
     return found
+
+
+def _ordered(
+    instance: Instance, options: PlannerOptions, seed: int, rules: Rules, width: Sequence[int]
+) -> Sequence[int]:
+    """The requests in the order in which they are considered.
+
+    Parameters
+    ----------
+    instance : Instance
+    options : PlannerOptions
+    seed : int
+        Of the noise in the priorities.
+    rules : Rules
+    width : sequence of int
+        Most tokens of a chunk, per request.
+    """
+    priority = _priorities(instance, options, seed)
+    if options.pilot > 0:
+        far = max(1, round(options.pilot * longest_output(instance)))
+        scale = PILOT_SCALE * far * rules.capacity
+        bias = [scale * priority[kind.members[0]] for kind in instance.types]
+        found = pilot_order(instance, rules, width, bias, far)
+        if found is not None:
+            return found
+    if options.alike > 0:
+        return _in_groups(instance, options, priority)
+    order = sorted(range(len(priority)), key=lambda i: -priority[i])
+    rest = len(order) - round(options.last * len(order))
+    order[rest:] = sorted(order[rest:], key=lambda i: -instance.requests[i].output_tokens)
+    return order
 
 
 def _early(instance: Instance, options: PlannerOptions, order: Sequence[int], found: Plan) -> Sequence[int]:

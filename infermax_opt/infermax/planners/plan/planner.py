@@ -37,6 +37,7 @@ from infermax_opt.infermax.planners.plan._options import (
     balanced_width,
     decide,
     expected_batches,
+    tokens_bind,
 )
 from infermax_opt.infermax.planners.plan._run import Plan
 from infermax_opt.infermax.planners.plan._write import batches_of
@@ -254,6 +255,12 @@ def _neighbour(
     return options, seed
 
 
+def _stride_changes(instance: Instance, options: PlannerOptions, rng: random.Random) -> list[Change]:
+    if not (tokens_bind(instance) and instance.cost.floats.d0 > 0):
+        return []
+    return [Change("stride", max(1, options.stride + rng.choice([-1, 1])))]
+
+
 def _early_changes(options: PlannerOptions, rng: random.Random) -> list[Change]:
     room = max(0.0, options.room + rng.gauss(0, 0.1)) if options.room else rng.choice((0.0, 1.0))
     return [
@@ -299,6 +306,7 @@ def _changes(instance: Instance, options: PlannerOptions, early: bool, rng: rand
             Change("group", max(1, options.group + rng.choice([-2, -1, 1, 2, options.group]))),
             Change("spare", max(0.0, options.spare + rng.gauss(0, 0.001))),
         ]
+    changes += _stride_changes(instance, options, rng)
     if early:
         changes += _early_changes(options, rng)
     if len(instance.types) > 1:

@@ -50,9 +50,14 @@ if TYPE_CHECKING:
     from infermax_opt.files.instances import read_instance, write_instance, write_schedule
     from infermax_opt.files.pages import write_page
     from infermax_opt.files.results import read_schedule_or_claim, write_result
-    from infermax_opt.fleet.machine_types import MachineType
+    from infermax_opt.fleet.machine_types import MachineType, Variant
+    from infermax_opt.fleet.mix import Mix
     from infermax_opt.fleet.plan import plan
-    from infermax_opt.fleet.plan_row import PlanOptions, PlanRow
+    from infermax_opt.fleet.plan_files import write_plan
+    from infermax_opt.fleet.plan_row import PlanOptions, PlanRow, Split
+    from infermax_opt.fleet.scaling import Scaling
+    from infermax_opt.fleet.sustains import Sustained
+    from infermax_opt.fleet.sweep import Plan, Sweep, sweep
     from infermax_opt.foreign.export.formulation import ExportedFormulation
     from infermax_opt.foreign.export.requests import ExportedRequests
     from infermax_opt.foreign.reading import read_run
@@ -146,6 +151,7 @@ __all__ = [
     "MakespanVerification",
     "Metric",
     "Metrics",
+    "Mix",
     "Objective",
     "Placement",
     "PlacementGroup",
@@ -153,6 +159,7 @@ __all__ = [
     "PlacementMetrics",
     "PlacementResult",
     "PlacementVerification",
+    "Plan",
     "PlanOptions",
     "PlanRow",
     "Policy",
@@ -168,21 +175,26 @@ __all__ = [
     "RequestView",
     "Result",
     "Run",
+    "Scaling",
     "Schedule",
     "ServiceLevel",
     "Simulation",
     "Simulator",
     "Slo",
     "SolveHandle",
+    "Split",
     "Status",
     "Stream",
     "StreamMetrics",
     "StreamRequest",
     "StreamVerification",
     "Suite",
+    "Sustained",
+    "Sweep",
     "System",
     "Table",
     "UpperBound",
+    "Variant",
     "Verification",
     "Warmed",
     "Worker",
@@ -245,6 +257,7 @@ __all__ = [
     "solve",
     "start_solve",
     "suite_names",
+    "sweep",
     "trace_front",
     "trace_instance",
     "verify",
@@ -258,6 +271,7 @@ __all__ = [
     "write_certificate",
     "write_instance",
     "write_page",
+    "write_plan",
     "write_profile",
     "write_result",
     "write_schedule",
@@ -294,9 +308,14 @@ _HOMES = {
     "files.instances": "read_instance write_instance write_schedule",
     "files.pages": "write_page",
     "files.results": "read_schedule_or_claim write_result",
-    "fleet.machine_types": "MachineType",
+    "fleet.machine_types": "MachineType Variant",
+    "fleet.mix": "Mix",
     "fleet.plan": "plan",
-    "fleet.plan_row": "PlanOptions PlanRow",
+    "fleet.plan_files": "write_plan",
+    "fleet.plan_row": "PlanOptions PlanRow Split",
+    "fleet.scaling": "Scaling",
+    "fleet.sustains": "Sustained",
+    "fleet.sweep": "Plan Sweep sweep",
     "foreign.export.formulation": "ExportedFormulation",
     "foreign.export.requests": "ExportedRequests",
     "foreign.reading": "read_run",

@@ -249,6 +249,7 @@ PLAIN_WINGS: dict[str, dict[str, str]] = {
         "report_text": "autoscaling figures machine_types mix plan_row report split sustains sweep",
         "page_words": "figures",
         "page": "figures page_words",
+        "plan_files": "page plan_row report sweep",
     },
     "latency": {
         "_least_squares": "",

@@ -21,7 +21,7 @@ from infermax_opt.cli.console import (
     tell_dropped,
 )
 from infermax_opt.cli.options import TRACE_FORMATS, seed_option
-from infermax_opt.cli.plan_files import outputs_of, write_certificates, write_plan
+from infermax_opt.cli.plan_files import write_certificates, write_plan
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.exact import to_fraction
 from infermax_opt.core.options import also_read, decimal, window
@@ -286,6 +286,7 @@ def plan(
 
 def _check_outputs(output: str | None, certificates: str | None, trace_file: str) -> None:
     from infermax_opt.files.proofs import check_folder
+    from infermax_opt.fleet.plan_files import outputs_of
 
     if output is not None and output.lower().endswith((".html.gz", ".csv.gz")):
         raise InputError("a page or a table is not compressed; name it .html or .csv", source=output)

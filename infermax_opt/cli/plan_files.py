@@ -14,15 +14,7 @@ if TYPE_CHECKING:
     from infermax_opt.fleet.report import Proofs
     from infermax_opt.fleet.sweep import Plan
 
-__all__ = ["outputs_of", "write_certificates", "write_plan"]
-
-
-def outputs_of(output: str | None) -> list[str]:
-    """The files of a page: itself, and the same numbers as JSON and CSV; of other outputs none."""
-    if output is None or not output.lower().endswith(".html"):
-        return []
-    stem = output[: -len(".html")]
-    return [output, f"{stem}.json", f"{stem}.csv"]
+__all__ = ["write_certificates", "write_plan"]
 
 
 def write_plan(value: dict[str, Any], rows: list[PlanRow], output: str | None, text: str | None) -> None:
@@ -36,16 +28,12 @@ def write_plan(value: dict[str, Any], rows: list[PlanRow], output: str | None, t
     output : str or None
     text : str or None
     """
-    from infermax_opt.files.writing import dump_json, write_text
-    from infermax_opt.fleet.page import plan_page
+    from infermax_opt.fleet.plan_files import outputs_of, write_page_of
     from infermax_opt.fleet.report import plan_csv
 
     made = outputs_of(output)
     if made:
-        page, as_json, as_csv = made
-        dump_json(value, as_json)
-        write_text(plan_csv(rows), as_csv)
-        write_text(plan_page(value, made[1:], os.path.dirname(page) or "."), page)
+        write_page_of(value, rows, made[0])
     save(value, None if made else output, text, lambda: plan_csv(rows))
     if text is not None:
         wrote(*made)
@@ -102,6 +90,7 @@ class _ProofFiles:
 
     def __init__(self, folder: str, trace_file: str, output: str | None):
         from infermax_opt.files.proofs import made_folder
+        from infermax_opt.fleet.plan_files import outputs_of
 
         made_folder(folder)
         self.folder, self.trace_file = folder, trace_file

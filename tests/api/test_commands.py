@@ -32,7 +32,7 @@ FUNCTIONS = {
     "gap": ("gap", "gaps_on_machine", "compare_schedulers", "explained", "read_run", "plot_gap"),
     "import": ("import_trace", "write_instance"),
     "instance": ("load_instance", "shipped_names", "write_instance"),
-    "plan": ("plan", "read_trace", "MachineType", "PlanOptions"),
+    "plan": ("plan", "sweep", "Sweep", "read_trace", "MachineType", "PlanOptions", "write_plan"),
     "plot": ("plot_schedule", "save_plot"),
     "problems": ("problems",),
     "profiles": ("profile_names", "load_profile"),

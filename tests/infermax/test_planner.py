@@ -21,7 +21,7 @@ from infermax_opt.infermax.planners.plan import _placement, planner
 from infermax_opt.infermax.planners.plan import _run as _planner_run
 from infermax_opt.infermax.planners.plan._early_evictions import tokens_beside
 from infermax_opt.infermax.planners.plan._opening import opening
-from infermax_opt.infermax.planners.plan._options import decide, knee_share, tokens_bind
+from infermax_opt.infermax.planners.plan._options import crowding, decide, knee_share
 from infermax_opt.infermax.planners.plan._write import batches_of
 from infermax_opt.infermax.planners.plan.planner import ArrivalsError, PlannerOptions, plan, plans
 from infermax_opt.infermax.replay.fast import replay
@@ -171,9 +171,10 @@ def test_batches_are_full_where_tokens_bind() -> None:
     """Forwards prompts take what later tokens leave of a batch; backwards room is kept for more of these."""
     groups = tuple(RequestGroup(f"g{k}", 60 + 10 * k, 10 + 9 * k % 50, count=100) for k in range(8))
     instance = Instance("full", groups, System(20_000, 200, 200), paper_cost())
-    assert tokens_bind(instance)
-    assert not tokens_bind(replace(instance, system=System(2_000, 200, 200)))
-    assert not tokens_bind(replace(instance, policy=Policy(hybrid_batching=False)))
+    assert crowding(instance) > 1 > crowding(replace(instance, system=System(2_000, 200, 200)))
+    assert crowding(replace(instance, policy=Policy(hybrid_batching=False))) == 0
+    few_prompts = replace(instance, system=System(20_000, 2_000, 20))
+    assert crowding(few_prompts) > 5 > 1 > crowding(replace(few_prompts, system=System(20_000, 2_000, 2_000)))
     least = sum(r.peak_kv for r in instance.requests) / 200
     batches = {options.backwards: decide(instance, options, 0).batches for options in opening(instance)[:2]}
     assert batches[False] < 1.03 * least < batches[True]

@@ -9,9 +9,9 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.planners.plan._options import (
     PlannerOptions,
     balanced_width,
+    crowding,
     expected_batches,
     knee_share,
-    tokens_bind,
 )
 
 __all__ = ["groups_help", "opening", "typical_slots"]
@@ -22,13 +22,15 @@ ALIKE, ALIKE_FREE = (0.35, 0.15, 0.05), 0.4
 #: Slack at which no start waits.
 UNPACED = 100.0
 #: What is tried where batches are full before the KV is: forwards, chunks take what later tokens leave of a
-#: batch.  The shorter outputs are, the more KV there is for requests that decode in every other batch only.
+#: batch.
 FULL: tuple[dict[str, Any], ...] = (
     {"chunk": 0.35, "by_output": 0.2, "noise": 1.0, "last": 0.1},
-    {"chunk": 0.5, "by_output": 0.5, "noise": 0.3, "last": 0.2, "stride": 2},
     {"chunk": 0.35, "by_output": 0.5, "noise": 0.3, "last": 0.2},
     {"chunk": 0.5, "by_output": 0.2, "noise": 1.0, "last": 0.05},
 )
+#: The same where requests decode in every few batches only; and how few, in parts of `crowding`.
+APART: dict[str, Any] = {"chunk": 0.5, "by_output": 0.5, "noise": 0.3, "last": 0.2}
+STRIDE = 0.6
 #: Most batches that all tries of the pilot method together may look at.
 PILOT_WORK = 1_800_000
 #: Most requests that fill the KV where the pilot method is worth a try.
@@ -69,9 +71,19 @@ def opening(instance: Instance) -> list[PlannerOptions]:
     if _pilot_helps(instance):
         near = replace(base, noise=0.0, by_output=0.0, window=1, slack=UNPACED, pilot=0.4)
         settings += [replace(near, by_input=bias) for bias in (0.15, 0.3, 0.0)]
-    if tokens_bind(instance):
-        settings[1:1] = [replace(base, backwards=False, slack=UNPACED, **some) for some in FULL]
+    settings[1:1] = [replace(base, backwards=False, slack=UNPACED, **some) for some in _full(instance)]
     return settings
+
+
+def _full(instance: Instance) -> list[dict[str, Any]]:
+    """Settings where batches are full before the KV is."""
+    crowded = crowding(instance)
+    stride = round(STRIDE * crowded)
+    if crowded <= 1:
+        return []
+    if stride <= 1 or instance.cost.floats.d0 <= 0:
+        return list(FULL)
+    return [FULL[0], {**APART, "stride": stride}, *FULL[1:]]
 
 
 def _gatherings(instance: Instance, base: PlannerOptions) -> list[PlannerOptions]:

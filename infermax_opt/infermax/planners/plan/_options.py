@@ -25,13 +25,13 @@ __all__ = [
     "EarlyWay",
     "PlannerOptions",
     "balanced_width",
+    "crowding",
     "decide",
     "expected_batches",
     "filled_batches",
     "knees",
     "longest_output",
     "rules_of",
-    "tokens_bind",
     "widths_of",
 ]
 
@@ -313,12 +313,21 @@ def filled_batches(instance: Instance) -> float:
     return held / instance.system.kv_capacity
 
 
-def tokens_bind(instance: Instance) -> bool:
-    """Whether it takes more batches to process all tokens than to hold all KV, and all may be full."""
+def crowding(instance: Instance) -> float:
+    """Batches that it takes to process all tokens, in parts of those in which all KV is held.
+
+    0 where not all batches may be full.
+
+    Parameters
+    ----------
+    instance : Instance
+    """
     if not (instance.policy.hybrid_batching and instance.policy.chunked_prefill):
-        return False
-    processed = sum(r.peak_kv for r in instance.requests)
-    return processed / instance.system.max_batch_tokens > filled_batches(instance)
+        return 0.0
+    system, requests = instance.system, instance.requests
+    processed = sum(r.peak_kv for r in requests) / system.max_batch_tokens
+    prompts = sum(r.input_tokens for r in requests) / system.max_prefill_tokens
+    return max(processed, prompts) / filled_batches(instance)
 
 
 def _gathered(instance: Instance, options: PlannerOptions, tokens: int) -> tuple[int, int]:

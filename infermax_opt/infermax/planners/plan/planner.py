@@ -35,9 +35,9 @@ from infermax_opt.infermax.planners.plan._options import (
     EarlyWay,
     PlannerOptions,
     balanced_width,
+    crowding,
     decide,
     expected_batches,
-    tokens_bind,
 )
 from infermax_opt.infermax.planners.plan._run import Plan
 from infermax_opt.infermax.planners.plan._write import batches_of
@@ -256,7 +256,7 @@ def _neighbour(
 
 
 def _stride_changes(instance: Instance, options: PlannerOptions, rng: random.Random) -> list[Change]:
-    if not (tokens_bind(instance) and instance.cost.floats.d0 > 0):
+    if crowding(instance) <= 1 or instance.cost.floats.d0 <= 0:
         return []
     return [Change("stride", max(1, options.stride + rng.choice([-1, 1])))]
 

@@ -79,7 +79,11 @@ class SolveRun(Generic[P, S, M]):
         Heuristics that knew more than others may, and what their schedules say of that.
     untried : dict of name to text
         What was left out as no package for it is installed, and what to install.
+    warm_up_share : float
+        Share of the time that heuristics may take before an engine starts.
     """
+
+    warm_up_share = WARM_UP
 
     def __init__(self, problem: Problem[P, S, M], instance: P, options: SolveOptions):
         self.problem = problem
@@ -350,7 +354,7 @@ class SolveRun(Generic[P, S, M]):
                 left = self.left()
                 # At least one schedule always; an engine needs the rest of the time.
                 limit = self.options.time_limit
-                if left is not None and limit is not None and left < limit * (1 - WARM_UP):
+                if left is not None and limit is not None and left < limit * (1 - self.warm_up_share):
                     break
         elif wanted != "none":
             self.offer_made(wanted, run)

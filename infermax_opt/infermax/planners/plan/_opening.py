@@ -83,7 +83,7 @@ def _full(instance: Instance) -> list[dict[str, Any]]:
         return []
     if stride <= 1 or instance.cost.floats.d0 <= 0:
         return list(FULL)
-    return [FULL[0], {**APART, "stride": stride}, *FULL[1:]]
+    return [{**APART, "stride": stride}, *FULL]
 
 
 def _gatherings(instance: Instance, base: PlannerOptions) -> list[PlannerOptions]:

@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from infermax_opt.core.problem import Problem
     from infermax_opt.core.verification import BaseVerification
 
-__all__ = ["WARM_START", "Incumbent", "Progress", "SolveRun"]
+__all__ = ["SHORT_WARM_UP", "WARM_START", "Incumbent", "Progress", "SolveRun"]
 
 #: Share of the time that heuristics may take before an engine starts.
 WARM_UP = 0.25
+#: The same where planners, which come after them, do better all but always.
+SHORT_WARM_UP = 0.1
 #: Source of a schedule that was given.
 WARM_START = "warm start"
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -71,12 +72,22 @@ def certificate_to_json(
         "cost": dict(certification.cost(instance)),
         "lower_bound": exact_text(lower.value),
         "source": lower.source,
-        "evidence": {
-            key: exact_text(value) if isinstance(value, Fraction) else value
-            for key, value in lower.evidence.items()
-        },
+        "evidence": _spelled(lower.evidence),
     }
     return {**certificate, "sha256": _digest(certificate)}
+
+
+def _spelled(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """Evidence with its fractions as text, those of its parts, too."""
+
+    def told(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return _spelled(value)
+        if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
+            return [_spelled(part) for part in value]
+        return exact_text(value) if isinstance(value, Fraction) else value
+
+    return {key: told(value) for key, value in evidence.items()}
 
 
 def exact_text(value: Fraction) -> str:

@@ -42,6 +42,7 @@ ends.  Evidence of the kind
   `infermax_opt.infermax.bounds.filling`;
 - ``ramp`` holds the ``piece`` and the number of ``batches`` in which memory is looked at while it fills: see
   `infermax_opt.infermax.bounds.ramp`;
+- ``running`` holds the ``piece`` alone: see `infermax_opt.infermax.bounds.running`;
 - ``backwards`` holds the ``piece`` (0), the ``unit`` (units of a round), the holds d at which requests
   ``leave``, rising (each request takes the first that is I - 1 or more), and the ``prices`` in units, one
   for all requests of the same I, O and arrival, in order of their first appearance; ``exits``, where parts

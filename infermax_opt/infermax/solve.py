@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from infermax_opt.core.deadline import Deadline
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
-from infermax_opt.core.run import SolveRun
+from infermax_opt.core.run import SHORT_WARM_UP, SolveRun
 from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.instance import Instance
@@ -38,7 +38,6 @@ __all__ = ["InferMaxRun", "check_options"]
 
 #: Generated tokens up to which `auto` tries an exact engine: beyond it none gets anywhere.
 EXACT_TOKENS = 4096
-
 #: Seconds to wait for a bound in the making when time is up, at most, and as a share of the time limit.
 GRACE, GRACE_SHARE = 2.0, 0.25
 #: Seconds that an exact engine has to solve a small instance before the search for bounds starts beside it.
@@ -47,10 +46,8 @@ SMALL_SECONDS = 1.0
 SEARCH_SHARE = 0.25
 #: The same with arrivals, where the planner is done soon.
 ONLINE_SEARCH_SHARE = 0.8
-#: Columns of the flow formulation up to which it is solved as a whole, in the last share of the time.
-FLOW_COLUMNS = 10_000
-#: That share.
-FLOW_SHARE = 0.25
+#: Columns of the flow formulation up to which it is solved as a whole, and the share of the time for that.
+FLOW_COLUMNS, FLOW_SHARE = 10_000, 0.25
 #: Columns of the flow formulation up to which it is solved by windows of batches.
 WINDOW_COLUMNS = 40_000
 #: Share of the time that planners have before these windows.
@@ -62,8 +59,6 @@ ABOVE = Fraction(1, 10**9)
 #: Requests up to which start rounds are searched exactly; the share of the time that plans have before that,
 #: and the share of the rest that the search has.
 ROUNDS_REQUESTS, ROUNDS_SHARE, PROVE_SHARE = 30, 0.15, 0.85
-#: Share of the time that schedulers have where planners, which come after them, do better all but always.
-SHORT_WARM_UP = 0.1
 #: Memory that this search may take.
 PROVE_BYTES = 10**9
 #: Columns that are modelled in a second, at least: nothing interrupts that.

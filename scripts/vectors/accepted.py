@@ -68,6 +68,12 @@ def roomy() -> Instance:
     return Instance("roomy", (RequestGroup("r", 4, 2, count=4),), System(10, 3, 3), COST)
 
 
+def places() -> Instance:
+    """Prompts that are in several chunks for their attention, where two requests may run."""
+    dear = CostModel(COST.batch, COST.decode, ("0.3", "0.25"))
+    return Instance("places", (RequestGroup("r", 7, 3, count=4),), System(40, 20, 20, 2), dear)
+
+
 def turns() -> Instance:
     """Requests that take turns in little memory, which takes more than a batch up to the knee to fill."""
     return Instance("turns", (RequestGroup("r", 8, 3, count=6),), System(11, 20, 20), COST)
@@ -342,7 +348,7 @@ def proved(instance: Instance, evidence: dict[str, Any]) -> Fraction:
 
 
 #: Kinds of proof that are of other instances than the first one, where each change proves less.
-OTHERS = ("ramp", "knee", "kv-releases", "kv-beginning")
+OTHERS = ("ramp", "running", "knee", "kv-releases", "kv-beginning")
 
 # --- certificates -----------------------------------------------------------------------------------
 
@@ -370,6 +376,7 @@ def of_infermax() -> Iterator[Accepted]:
     makespan = {some.kind: some for some in searched(arrivals())}
     yield from (makespan[kind] for kind in ("lagrangian", "state-flow", "occupancy"))
     yield from (some for some in searched(roomy()) if some.kind == "ramp")
+    yield from (some for some in searched(places()) if some.kind == "running")
     yield from (some for some in searched(turns()) if some.kind == "knee")
     yield from (some for some in searched(beside()) if some.kind == "apart")
     yield from (some for some in searched(shared()) if some.kind == "kv-releases")

@@ -211,6 +211,11 @@ OF_EVIDENCE: dict[str, tuple[tuple[str, str, str, Any], ...]] = {
         ("share-that-proves-less", "claim", "share", lambda share: share // 2),
         ("share-above-1", "malformed", "share", 1001),
     ),
+    "running": (
+        ("piece-that-proves-less", "claim", "piece", 1),
+        ("no-piece", "malformed", "piece", 2),
+        ("piece-below-0", "malformed", "piece", -1),
+    ),
     "knee": (
         ("no-knee", "evidence", "flat", 1),
         ("flat-is-no-piece", "malformed", "flat", 2),

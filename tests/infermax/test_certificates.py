@@ -33,6 +33,7 @@ from infermax_opt.infermax.bounds.beginning import beginning_bound
 from infermax_opt.infermax.bounds.branching import branching_bound
 from infermax_opt.infermax.bounds.occupancy import occupancy_bound
 from infermax_opt.infermax.bounds.ramp import ramp_bound
+from infermax_opt.infermax.bounds.running import running_bound
 from infermax_opt.infermax.bounds.searched import searched_bounds
 from infermax_opt.infermax.checker import Rejected, check
 from infermax_opt.infermax.data.cost import CostModel
@@ -86,6 +87,7 @@ def bounds(of: Instance) -> list[LowerBound]:
     searched = list(searched_bounds(of))
     searched.sort(key=lambda bound: bound.source)
     slow = [] if ramp_bound(of) is None else ["ramp"]
+    slow += [] if running_bound(of) is None else ["running requests"]
     apart = [] if apart_bound(of) is None else ["apart"]
     late = [] if of.offline else ["filling"]
     begun = [] if beginning_bound(of) is None else ["KV beginning"]
@@ -137,7 +139,7 @@ def test_every_argument_has_certificates() -> None:
     assert seen - {None} == {
         "longest request", "prefill tail", "token budget", "KV area", "KV slots", "running limit",
         "separate phases", "arrivals", "KV age", "occupancy", "state flow", "Lagrangian", "filling", "ramp",
-        "knee", "apart", "count branching", "KV spacing", "KV releases", "KV beginning",
+        "knee", "apart", "count branching", "KV spacing", "KV releases", "KV beginning", "running requests",
     }  # fmt: skip
 
 

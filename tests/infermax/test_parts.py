@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -18,12 +19,15 @@ from infermax_opt.infermax.bounds.searched import searched_bounds
 from infermax_opt.infermax.bounds.trade_off import trade_off
 from infermax_opt.infermax.certificates import CERTIFICATION
 from infermax_opt.infermax.checker import Rejected, check
+from infermax_opt.infermax.data.cost import Attention, CostModel
 from infermax_opt.infermax.data.formats import cost_to_json, instance_to_json
-from infermax_opt.infermax.data.instance import Instance, Objective
+from infermax_opt.infermax.data.instance import Instance, Objective, Policy, RequestGroup, System
+from infermax_opt.infermax.data.objective import ratio
 from infermax_opt.infermax.exact.staged import staged_search
 from tests.campaign import campaign, in_blocks, size
 from tests.infermax.occupancy_adversary import signed
 from tests.infermax.served import served
+from tests.infermax.test_many_bounds import shown
 from tests.infermax.tiny import tiny
 from tests.infermax.vector_oracle import TooMany, vector_optimum
 from tests.infermax.waiting import waiting
@@ -108,3 +112,26 @@ def test_other_weights_are_another_instance(weights: dict[str, str]) -> None:
     shown = {**instance_to_json(instance), "cost": cost_to_json(instance.cost)}
     with pytest.raises(Rejected):
         check(json.loads(json.dumps({**shown, "objective": weights}, default=str)), certificate)
+
+
+def test_fractions_in_parts_are_written_exactly() -> None:
+    """A part by KV beginning holds a fraction, which no certificate could be written with."""
+    pieces = [("0.007", "0.000075")]
+    cost = CostModel(pieces, ("0.0003", "0"), ("0.0003", "1.5e-9"), Attention.SQUARE)  # type: ignore[arg-type]
+    policy = Policy(hybrid_batching=False, preemption=False)
+    instance = Instance("parts", (RequestGroup("r", 2, 3, count=8),), System(4, 512, 512), cost, policy)
+    instance = replace(instance, objective=Objective.of({"makespan": "1", "mean_ttft": "1"}))
+    parts = [bound for bound in searched_bounds(instance, stop=few(3)) if "parts" in (bound.evidence or {})]
+    told = [part for bound in parts for part in (bound.evidence or {})["parts"]]
+    assert any(isinstance(value, Fraction) for part in told for value in part.values())
+    for bound in parts:
+        certificate = json.loads(json.dumps(certificate_to_json(instance, bound, CERTIFICATION)))
+        assert check(shown(instance), certificate) == bound.value
+
+
+def test_the_ratio_to_a_limit_of_0() -> None:
+    """Bounds may be below 0, by rounding or as a search was stopped: they prove nothing of a limit of 0."""
+    assert ratio(Fraction(-1, 3), Fraction(0)) == Fraction(-1, 3)
+    assert ratio(Fraction(0), Fraction(0)) == 0
+    assert ratio(Fraction(1, 3), Fraction(0)) == Fraction(4, 3)
+    assert ratio(Fraction(-1, 3), Fraction(2)) == Fraction(-1, 6)

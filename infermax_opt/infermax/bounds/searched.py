@@ -184,12 +184,13 @@ def _on_the_makespan(instance: Instance, stop: Callable[[], bool] | None) -> Ite
 
 
 def _filled(instance: Instance) -> Iterator[LowerBound]:
-    """What it costs to fill memory, and again, and to keep prompts and decodes apart: found at once."""
+    """What it costs to run, to fill memory, and again, and to keep prompts and decodes apart: at once."""
     from infermax_opt.infermax.bounds.apart import apart_bound
     from infermax_opt.infermax.bounds.knee import knee_bound
     from infermax_opt.infermax.bounds.ramp import ramp_bound
+    from infermax_opt.infermax.bounds.running import running_bound
 
-    for search in (ramp_bound, knee_bound, apart_bound):
+    for search in (running_bound, ramp_bound, knee_bound, apart_bound):
         found = search(instance)
         if found is not None:
             yield found

@@ -35,6 +35,7 @@ from infermax_opt.infermax.checker.payments import Proof, in_order, of_all
 from infermax_opt.infermax.checker.pieces import Piece, read_cost
 from infermax_opt.infermax.checker.progress import progress
 from infermax_opt.infermax.checker.ramp import ramp
+from infermax_opt.infermax.checker.running import running
 from infermax_opt.infermax.checker.state_flow import state_flow
 from infermax_opt.infermax.checker.waves import waves
 
@@ -133,6 +134,7 @@ PROOFS: dict[str, dict[str, Proof]] = {
         "lagrangian": lagrangian,
         "filling": filling,
         "ramp": ramp,
+        "running": running,
         "knee": knee,
         "apart": batches_apart,
     },

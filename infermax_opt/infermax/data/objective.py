@@ -308,8 +308,6 @@ class Objective:
 def ratio(value: Fraction, limit: Fraction) -> Fraction:
     """How much of a limit a value takes: at most 1 if it is kept.
 
-    Of a limit of 0 it is 0, or 1 and the value.
+    Of a limit of 0 it is the value, and 1 more where that is above 0; bounds may be below.
     """
-    if limit:
-        return value / limit
-    return 1 + value if value else Fraction(0)
+    return value / limit if limit else value + (value > 0)

@@ -7,6 +7,9 @@ a good plan keeps the KV full, or every batch, from the first batch to the last:
 - A request starts only where its whole life fits beside those placed before.
 - Plans are made *backwards* as a rule: from the end a request sheds KV instead of growing, so
   whatever fits now fits for good, and there is always something that fits exactly now.
+- Where tokens bind before KV does, forwards is better: what later tokens take of a batch is known there
+  before prompts are, so that all batches are full.  With KV to spare each batch in which nobody decodes
+  saves d0 (`infermax_opt.infermax.planners.plan._strides`).
 - Every batch with prefill pays p0, so prompts are processed together, before they are needed; a
   request idles up to its second token (`infermax_opt.infermax.planners.polish._kernel`).
 - The KV fills up slowly at the start.  Where KV is scarce, requests that are evicted later make

@@ -50,6 +50,7 @@ class PlanOptions:
     slo : ServiceLevel
         Of every request.
     share : Fraction
+        Of the requests, that keep it: a finite decimal above 0 and at most 1.
     schedulers : sequence of str
         Tried on the machines for the upper bound.
     compare : str or None

@@ -22,6 +22,8 @@ __all__ = ["anytime_plans", "better_than_windows"]
 FEW = 12
 #: Share of all time that the list planner has first, where few requests fill the KV or are all there are.
 LIST_SHARE = 0.2
+#: The same where prompts may queue, as plans in which they do are much better then.
+QUEUED_SHARE = 0.08
 #: The same where many do.
 MANY_SHARE = 0.6
 #: Share of the time left then that the search for orders has, where that one applies, and of what is left
@@ -92,8 +94,9 @@ def anytime_plans(
         yield from _beside_or_apart(instance, planner, backlog, seed, until)
         if passed(deadline):
             return
-    rivals = sequences_help(instance) or lives_help(instance) or backlog.helps or _beams_do_well(instance)
-    yield from planner.improve(after_share(LIST_SHARE if rivals else MANY_SHARE, deadline), done=done)
+    rivals = sequences_help(instance) or lives_help(instance) or _beams_do_well(instance)
+    share = QUEUED_SHARE if backlog.helps else LIST_SHARE if rivals else MANY_SHARE
+    yield from planner.improve(after_share(share, deadline), done=done)
     yield from backlog.improve(planner.best, after_share(BACKLOG_SHARE, deadline), done=done)
     if not done():
         yield from _along_orders(instance, planner, known, done, seed, deadline)

@@ -29,7 +29,10 @@ FULL: tuple[dict[str, Any], ...] = (
     {"chunk": 0.5, "by_output": 0.2, "noise": 1.0, "last": 0.05},
 )
 #: The same where requests decode in every few batches only; and how few, in parts of `crowding`.
-APART: dict[str, Any] = {"chunk": 0.5, "by_output": 0.5, "noise": 0.3, "last": 0.2}
+APART: tuple[dict[str, Any], ...] = (
+    {"chunk": 0.5, "by_output": 0.5, "noise": 0.3, "last": 0.2},
+    {"chunk": 0.5, "by_output": 0.2, "noise": 1.0, "last": 0.1},
+)
 STRIDE = 0.6
 #: Most batches that all tries of the pilot method together may look at.
 PILOT_WORK = 1_800_000
@@ -83,7 +86,7 @@ def _full(instance: Instance) -> list[dict[str, Any]]:
         return []
     if stride <= 1 or instance.cost.floats.d0 <= 0:
         return list(FULL)
-    return [{**APART, "stride": stride}, *FULL]
+    return [*({**some, "stride": stride} for some in APART), *FULL]
 
 
 def _gatherings(instance: Instance, base: PlannerOptions) -> list[PlannerOptions]:

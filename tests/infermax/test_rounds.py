@@ -122,7 +122,7 @@ def test_gaps_between_arrivals_are_waited_for(monkeypatch: pytest.MonkeyPatch) -
 
 def test_solve_uses_it_and_its_bound() -> None:
     some = crowd(0)
-    found = solve(replace(some, name="solved", groups=some.groups[:24]), time_limit=4)
+    found = solve(replace(some, name="solved", groups=some.groups[:24]), time_limit=8)
     assert found.upper is not None
     assert found.lower is not None
     assert found.upper.source.startswith("rounds:")

@@ -7,9 +7,9 @@ import time
 __all__ = ["after_share", "passed"]
 
 
-def passed(deadline: float | None) -> bool:
-    """Whether a moment of `time.monotonic` has come; None never does."""
-    return deadline is not None and time.monotonic() >= deadline
+def passed(deadline: float | None, ahead: float = 0.0) -> bool:
+    """Whether a moment of `time.monotonic` has come, or comes in so many seconds; None never does."""
+    return deadline is not None and time.monotonic() + ahead >= deadline
 
 
 def after_share(share: float, deadline: float | None) -> float | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import random
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -156,6 +157,8 @@ class BacklogPlanner:
         self.opening = list(OPENING)
         self.helps = backlog_helps(instance)
         self.number = self.failed = 0
+        #: Seconds that the last plan took.
+        self.lasts = 0.0
 
     @functools.cached_property
     def work(self) -> _Work:
@@ -189,12 +192,14 @@ class BacklogPlanner:
         if not self.helps:
             return
         while self.opening or self.failed < PATIENCE or deadline is not None:
-            if self.number > 0 and (passed(deadline) or done()):
+            if self.number > 0 and (passed(deadline, self.lasts / 2) or done()):
                 return
             if not self.opening and self.best > upper * (NEAR if self.number < TRIAL else 1.0):
                 return
             options, order = (self.opening.pop(0), self.order) if self.opening else self._neighbour()
+            began = time.monotonic()
             found = self.work.run(options, order)
+            self.lasts = time.monotonic() - began
             self.number += 1
             self.failed += 1
             if found.seconds < self.best * (1 - NOISE):

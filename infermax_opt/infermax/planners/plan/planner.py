@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -135,6 +136,8 @@ class Planner:
         self.ways = list(self.early_ways if len(instance.types) <= EARLY_TYPES else ())
         self.tried: set[PlannerOptions] = set()
         self.number = self.failed = 0
+        #: Seconds that the last plan took.
+        self.lasts = 0.0
 
     def improve(
         self, deadline: float | None = None, *, done: Callable[[], bool] = lambda: False
@@ -143,7 +146,7 @@ class Planner:
         if not self.instance.offline:
             return
         while self.failed < PATIENCE or deadline is not None:
-            if self.best < math.inf and (passed(deadline) or done()):
+            if self.best < math.inf and (passed(deadline, self.lasts / 2) or done()):
                 return
             options, shuffle = self._next()
             if options in self.tried and shuffle == self.shuffle:
@@ -159,7 +162,9 @@ class Planner:
         """Plan by these settings; None if no better than the best so far."""
         self.tried.add(options)
         self.number += 1
+        began = time.monotonic()
         seconds, schedule = _candidate(self.instance, options, shuffle, self.best, deadline)
+        self.lasts = time.monotonic() - began
         if schedule is not None and seconds < self.best * (1 - NOISE):
             self.best, self.chosen, self.shuffle, self.failed = seconds, options, shuffle, 0
             return schedule

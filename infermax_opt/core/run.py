@@ -81,11 +81,7 @@ class SolveRun(Generic[P, S, M]):
         Heuristics that knew more than others may, and what their schedules say of that.
     untried : dict of name to text
         What was left out as no package for it is installed, and what to install.
-    warm_up_share : float
-        Share of the time that heuristics may take before an engine starts.
     """
-
-    warm_up_share = WARM_UP
 
     def __init__(self, problem: Problem[P, S, M], instance: P, options: SolveOptions):
         self.problem = problem
@@ -322,7 +318,9 @@ class SolveRun(Generic[P, S, M]):
                 raise
             self.rejected[source] = f"failed: {error}"
 
-    def start_from(self, names: Iterable[str], run: Callable[[str], S | None]) -> None:
+    def start_from(
+        self, names: Iterable[str], run: Callable[[str], S | None], share: float = WARM_UP
+    ) -> None:
         """Obtain the schedule to start from: a given one, none, or the best of some heuristics.
 
         Parameters
@@ -331,6 +329,8 @@ class SolveRun(Generic[P, S, M]):
             Of the heuristics that "best" tries.
         run : callable
             Runs the heuristic of that name; None where there is nothing to verify.
+        share : float
+            Of the time, that these have.
 
         Raises
         ------
@@ -356,7 +356,7 @@ class SolveRun(Generic[P, S, M]):
                 left = self.left()
                 # At least one schedule always; an engine needs the rest of the time.
                 limit = self.options.time_limit
-                if left is not None and limit is not None and left < limit * (1 - self.warm_up_share):
+                if left is not None and limit is not None and left < limit * (1 - share):
                     break
         elif wanted != "none":
             self.offer_made(wanted, run)

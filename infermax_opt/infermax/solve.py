@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from infermax_opt.core.deadline import Deadline
 from infermax_opt.core.errors import InputError
 from infermax_opt.core.result import LowerBound, Proof, Scope
-from infermax_opt.core.run import SHORT_WARM_UP, SolveRun
+from infermax_opt.core.run import SHORT_WARM_UP, WARM_UP, SolveRun
 from infermax_opt.core.solve_options import SolveOptions
 from infermax_opt.engines.outcome import EngineLimits, EngineOutcome, Termination
 from infermax_opt.infermax.data.instance import Instance
@@ -95,10 +95,9 @@ class InferMaxRun(SolveRun[Instance, Schedule, Metrics]):
 
     def warm_up(self) -> None:
         """Find a schedule to start from; one request after another has the least TPOTs (`bounds.service`)."""
-        alone = ["vllm@r1"] if self.instance.objective.is_tpot else []
-        if self.instance.offline and self.instance.objective.is_makespan:
-            self.warm_up_share = SHORT_WARM_UP
-        self.start_from([*alone, *self.problem.heuristics_for(self.instance)], new_ones(self.heuristic))
+        solo = ["vllm@r1"] if self.instance.objective.is_tpot else []
+        share = SHORT_WARM_UP if self.instance.offline and self.instance.objective.is_makespan else WARM_UP
+        self.start_from([*solo, *self.problem.heuristics_for(self.instance)], new_ones(self.heuristic), share)
 
     def plan(self) -> None:
         """Planners and bounds; then the flow formulation, by windows and as a whole, where it is small."""

@@ -1165,10 +1165,19 @@ def closed_form(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     return since + Fraction(paid + work, instance.scale)
 
 
-def least_presence(served: Served, batches: int) -> int:
-    """Ticks of attention constants besides those of prefill batches."""
-    others = batches - served.prefill
-    return max(paid + served.least * max(0, others - number) for paid, number in decode_presence(served))
+def least_presence(served: Served, batches: int, also: Iterable[tuple[int, int]] = ()) -> int:
+    """Ticks of attention constants besides those of prefill batches.
+
+    Parameters
+    ----------
+    served : Served
+    batches : int
+        At least so many.
+    also : iterable of (int, int)
+        What more arguments say, as `decode_presence`.
+    """
+    others, arguments = batches - served.prefill, chain(decode_presence(served), also)
+    return max(paid + served.least * max(0, others - number) for paid, number in arguments)
 
 
 def decode_presence(served: Served) -> Iterator[tuple[int, int]]:
@@ -1348,8 +1357,7 @@ def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     alpha = share * piece.alpha  # of a batch that is counted by KV, not by tokens
     paid = (piece.alpha - alpha) * tokens + alpha * Fraction(volume, capacity) + instance.p0 * served.prefill
     paid += least_presence(served, batches) + instance.token_work(kinds, piece.beta)
-    pairs = sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
-    paid += instance.p1 * pairs + ramp_terms(instance, piece, alpha, length, 100 - percent)
+    paid += instance.squares(kinds) + ramp_terms(instance, piece, alpha, length, 100 - percent)
     if chunks:
         paid += prompts_in_chunks(instance, piece, alpha, evidence["prompts"], percent)
     return paid / instance.scale
@@ -1467,7 +1475,7 @@ def knee(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     area = sum(c * (o * i + o * (o - 1) // 2) for i, o, c in kinds)
     served = Served(instance, kinds, evidence, Piece(alpha, beta, piece.unit))
     paid = theta * instance.token_work(kinds, beta) + (1 - theta) * instance.token_work(kinds, piece.beta)
-    paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    paid += instance.squares(kinds)
     paid += max(ticks for ticks, _ in decode_presence(served)) + (instance.p0 - kappa) * served.prefill
     batch, corner = alpha - below + kappa, Fraction(fixed, slope)
     alone = omega * below / full, -(kappa + omega * below) / corner
@@ -1593,7 +1601,7 @@ def batches_apart(instance: Instance, evidence: Field, piece: Piece) -> Fraction
     prompts = sum(c * i for i, _, c in kinds)
     paid += (piece.beta + sigma * piece.alpha / min(instance.budget, full)) * prompts
     paid += instance.p0 * Served(instance, kinds, evidence, piece).prefill
-    paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    paid += instance.squares(kinds)
     paid += chunk_payments(instance, Fraction(instance.p2), instance.budget)
     return paid / instance.scale
 
@@ -7390,12 +7398,11 @@ def running(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     served = Served(instance, kinds, evidence, piece)
     outputs, later = sum(o * c for _, o, c in kinds), sum((o - 1) * c for _, o, c in kinds)
     batches = max(served.prefill, -(-outputs // places))
-    presence = least_presence(served, batches)
-    if not instance.preemption or (piece.beta - instance.d1) * places >= instance.d0:
-        others = batches - served.prefill - -(-later // places)
-        presence = max(presence, instance.d0 * later // places + served.least * max(0, others))
-    paid = instance.token_work(kinds, piece.beta) + instance.p0 * served.prefill + presence
-    paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    holds = not instance.preemption or (piece.beta - instance.d1) * places >= instance.d0
+    decoded = [(instance.d0 * later // places, -(-later // places))] if holds else []
+    paid = instance.token_work(kinds, piece.beta) + instance.p0 * served.prefill
+    paid += least_presence(served, batches, decoded)
+    paid += instance.squares(kinds)
     by_places = piece.alpha * outputs
     if instance.chunked:
         by_places += sum(

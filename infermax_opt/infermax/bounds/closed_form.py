@@ -31,11 +31,11 @@ that would serve them alone in no more time (dropping the others only shortens b
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from infermax_opt.core.result import LowerBound, Proof
@@ -280,7 +280,14 @@ def _cost(instance: Instance, demand: _Demand, numbers: Sequence[int]) -> _Least
     return best
 
 
-def presence_ticks(instance: Instance, totals: Totals, counts: BatchCounts, beta: int, batches: int) -> int:
+def presence_ticks(
+    instance: Instance,
+    totals: Totals,
+    counts: BatchCounts,
+    beta: int,
+    batches: int,
+    also: Iterable[tuple[int, int]] = (),
+) -> int:
     """Least sum of d0 and p0 in so many batches or more: more of them never cost less.
 
     Parameters
@@ -293,13 +300,13 @@ def presence_ticks(instance: Instance, totals: Totals, counts: BatchCounts, beta
         Ticks of a token.
     batches : int
         At least as many as prefill.
+    also : iterable of (int, int)
+        What more arguments say, as `decode_presence`.
     """
     ticks = instance.cost.ticks
     least, others = min(ticks.p0, ticks.d0), batches - counts.prefill
-    presence = (
-        paid + least * max(0, others - number)
-        for paid, number in decode_presence(instance, totals, counts, beta)
-    )
+    arguments = chain(decode_presence(instance, totals, counts, beta), also)
+    presence = (paid + least * max(0, others - number) for paid, number in arguments)
     return int(max(presence) + ticks.p0 * counts.prefill)
 
 

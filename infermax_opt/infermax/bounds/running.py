@@ -71,7 +71,8 @@ def _piece_bound(
         paid += count * _chunks(instance, tokens, ticks.alpha[piece], places)
     batches = max(counts.prefill, -(-outputs // places))
     whole = totals.least_work(instance, piece)
-    whole += _presence(instance, totals, counts, piece, batches)
+    decoded = _decoded(instance, totals, piece, places)
+    whole += presence_ticks(instance, totals, counts, ticks.beta[piece], batches, decoded)
     value = (whole + Fraction(paid, places)) / instance.cost.ticks_per_second
     evidence = {"kind": "running", "piece": piece}
     return LowerBound(value, "running requests", Proof.CERTIFICATE, evidence=evidence)
@@ -95,13 +96,9 @@ def _chunks(instance: Instance, tokens: int, alpha: int, places: int) -> int:
     return paid(low)
 
 
-def _presence(instance: Instance, totals: Totals, counts: BatchCounts, piece: int, batches: int) -> int:
-    """Least sum of d0 and p0 in so many batches or more."""
-    ticks, places = instance.cost.ticks, instance.system.max_running or 1
-    beta = ticks.beta[piece]
-    by_memory = presence_ticks(instance, totals, counts, beta, batches)
-    if instance.policy.preemption and (beta - ticks.d1) * places < ticks.d0:
-        return by_memory
-    others = batches - counts.prefill - -(-totals.later // places)
-    by_places = ticks.p0 * counts.prefill + ticks.d0 * totals.later // places
-    return int(max(by_memory, by_places + min(ticks.p0, ticks.d0) * max(0, others)))
+def _decoded(instance: Instance, totals: Totals, piece: int, places: int) -> list[tuple[int, int]]:
+    """Least sum of d0 in ticks, and the batches that pay it at least; none where refills may be cheaper."""
+    ticks = instance.cost.ticks
+    if instance.policy.preemption and (ticks.beta[piece] - ticks.d1) * places < ticks.d0:
+        return []
+    return [(ticks.d0 * totals.later // places, -(-totals.later // places))]

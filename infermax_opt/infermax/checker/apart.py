@@ -44,7 +44,7 @@ def batches_apart(instance: Instance, evidence: Field, piece: Piece) -> Fraction
     prompts = sum(c * i for i, _, c in kinds)
     paid += (piece.beta + sigma * piece.alpha / min(instance.budget, full)) * prompts
     paid += instance.p0 * Served(instance, kinds, evidence, piece).prefill
-    paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    paid += instance.squares(kinds)
     paid += chunk_payments(instance, Fraction(instance.p2), instance.budget)
     return paid / instance.scale
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from infermax_opt.checking.errors import require
@@ -40,10 +40,19 @@ def closed_form(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     return since + Fraction(paid + work, instance.scale)
 
 
-def least_presence(served: Served, batches: int) -> int:
-    """Ticks of attention constants besides those of prefill batches."""
-    others = batches - served.prefill
-    return max(paid + served.least * max(0, others - number) for paid, number in decode_presence(served))
+def least_presence(served: Served, batches: int, also: Iterable[tuple[int, int]] = ()) -> int:
+    """Ticks of attention constants besides those of prefill batches.
+
+    Parameters
+    ----------
+    served : Served
+    batches : int
+        At least so many.
+    also : iterable of (int, int)
+        What more arguments say, as `decode_presence`.
+    """
+    others, arguments = batches - served.prefill, chain(decode_presence(served), also)
+    return max(paid + served.least * max(0, others - number) for paid, number in arguments)
 
 
 def decode_presence(served: Served) -> Iterator[tuple[int, int]]:

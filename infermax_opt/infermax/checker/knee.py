@@ -44,7 +44,7 @@ def knee(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     area = sum(c * (o * i + o * (o - 1) // 2) for i, o, c in kinds)
     served = Served(instance, kinds, evidence, Piece(alpha, beta, piece.unit))
     paid = theta * instance.token_work(kinds, beta) + (1 - theta) * instance.token_work(kinds, piece.beta)
-    paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    paid += instance.squares(kinds)
     paid += max(ticks for ticks, _ in decode_presence(served)) + (instance.p0 - kappa) * served.prefill
     batch, corner = alpha - below + kappa, Fraction(fixed, slope)
     alone = omega * below / full, -(kappa + omega * below) / corner

@@ -44,8 +44,7 @@ def ramp(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     alpha = share * piece.alpha  # of a batch that is counted by KV, not by tokens
     paid = (piece.alpha - alpha) * tokens + alpha * Fraction(volume, capacity) + instance.p0 * served.prefill
     paid += least_presence(served, batches) + instance.token_work(kinds, piece.beta)
-    pairs = sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
-    paid += instance.p1 * pairs + ramp_terms(instance, piece, alpha, length, 100 - percent)
+    paid += instance.squares(kinds) + ramp_terms(instance, piece, alpha, length, 100 - percent)
     if chunks:
         paid += prompts_in_chunks(instance, piece, alpha, evidence["prompts"], percent)
     return paid / instance.scale

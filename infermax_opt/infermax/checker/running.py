@@ -31,12 +31,11 @@ def running(instance: Instance, evidence: Field, piece: Piece) -> Fraction:
     served = Served(instance, kinds, evidence, piece)
     outputs, later = sum(o * c for _, o, c in kinds), sum((o - 1) * c for _, o, c in kinds)
     batches = max(served.prefill, -(-outputs // places))
-    presence = least_presence(served, batches)
-    if not instance.preemption or (piece.beta - instance.d1) * places >= instance.d0:
-        others = batches - served.prefill - -(-later // places)
-        presence = max(presence, instance.d0 * later // places + served.least * max(0, others))
-    paid = instance.token_work(kinds, piece.beta) + instance.p0 * served.prefill + presence
-    paid += instance.p1 * sum(c * (i if instance.spread else i * i) for i, _, c in kinds)
+    holds = not instance.preemption or (piece.beta - instance.d1) * places >= instance.d0
+    decoded = [(instance.d0 * later // places, -(-later // places))] if holds else []
+    paid = instance.token_work(kinds, piece.beta) + instance.p0 * served.prefill
+    paid += least_presence(served, batches, decoded)
+    paid += instance.squares(kinds)
     by_places = piece.alpha * outputs
     if instance.chunked:
         by_places += sum(

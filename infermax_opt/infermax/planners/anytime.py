@@ -22,10 +22,10 @@ __all__ = ["anytime_plans", "better_than_windows"]
 FEW = 12
 #: Share of all time that the list planner has first, where few requests fill the KV or are all there are.
 LIST_SHARE = 0.2
-#: The same where prompts may queue, as plans in which they do are much better then.
-QUEUED_SHARE = 0.08
 #: The same where many do.
 MANY_SHARE = 0.6
+#: The same where prompts may queue, as plans in which they do are much better then.
+QUEUED_SHARE = 0.08
 #: Share of the time left then that the search for orders has, where that one applies, and of what is left
 #: after it the local search; the same where types are so many that the first one puts them into classes.
 ORDER_SHARES, CLASSES_SHARES = (0.6, 0.3), (0.1, 0.6)
@@ -238,7 +238,7 @@ def _searched(
 def _beams_do_well(instance: Instance) -> bool:
     """Whether a beam search is likely to find better schedules than the list planner."""
     from infermax_opt.infermax.planners.counts.planner import counts_help
-    from infermax_opt.infermax.planners.plan._opening import typical_slots
+    from infermax_opt.infermax.planners.plan._options import typical_slots
 
     return counts_help(instance) or typical_slots(instance) <= FEW
 
@@ -252,7 +252,7 @@ def _beam_plans(
     """
     from infermax_opt.infermax.planners.beam.beam import beam_plans
     from infermax_opt.infermax.planners.counts.planner import count_plans
-    from infermax_opt.infermax.planners.plan._opening import typical_slots
+    from infermax_opt.infermax.planners.plan._options import typical_slots
     from infermax_opt.infermax.planners.scaled_instance import coarse_plans, coarse_scale
 
     yield from count_plans(instance, upper=upper, seed=seed, deadline=after_share(COUNT_SHARE, deadline))

@@ -80,7 +80,7 @@ def coarse_instance(instance: Instance, scale: int, most: int | None = None) -> 
 
 def _roomiest(instance: Instance, scale: int) -> Instance | None:
     """The coarse instance, of several roundings, in which most tokens fit beside the prompts."""
-    from infermax_opt.infermax.planners.plan._opening import typical_slots
+    from infermax_opt.infermax.planners.plan._options import typical_slots
 
     slots = math.ceil(typical_slots(instance))
     best: tuple[float, Instance] | None = None

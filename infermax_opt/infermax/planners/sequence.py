@@ -23,8 +23,7 @@ from infermax_opt.core.compiled import compiled
 from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.data.schedule import Schedule
 from infermax_opt.infermax.planners.moments import after_share, passed
-from infermax_opt.infermax.planners.plan._opening import typical_slots
-from infermax_opt.infermax.planners.plan._options import expected_batches, filled_batches
+from infermax_opt.infermax.planners.plan._options import expected_batches, filled_batches, typical_slots
 from infermax_opt.infermax.planners.plan.planner import Planner
 
 if TYPE_CHECKING:

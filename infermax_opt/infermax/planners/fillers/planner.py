@@ -19,8 +19,7 @@ from infermax_opt.infermax.planners.lives._kernel import AWAY, FAR
 from infermax_opt.infermax.planners.lives._level import enter_whole, kernel, level_of
 from infermax_opt.infermax.planners.lives._write import lives_of, written
 from infermax_opt.infermax.planners.orders.planner import orders_help, orders_plans
-from infermax_opt.infermax.planners.plan._opening import typical_slots
-from infermax_opt.infermax.planners.plan._options import filled_batches
+from infermax_opt.infermax.planners.plan._options import filled_batches, typical_slots
 from infermax_opt.infermax.planners.plan.planner import Planner
 from infermax_opt.infermax.replay.fast import valid_replay
 

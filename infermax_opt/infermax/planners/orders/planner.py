@@ -22,12 +22,12 @@ from infermax_opt.infermax.planners.orders._kernel import FAR, Columns
 from infermax_opt.infermax.planners.plan._early_evictions import Early, occupy
 from infermax_opt.infermax.planners.plan._early_search import refilled_whole, whole_refills
 from infermax_opt.infermax.planners.plan._kernel import area
-from infermax_opt.infermax.planners.plan._opening import typical_slots
 from infermax_opt.infermax.planners.plan._options import (
     EarlyWay,
     PlannerOptions,
     decide,
     rules_of,
+    typical_slots,
     widths_of,
 )
 from infermax_opt.infermax.planners.plan._placement import Kernels, expected_horizon, longest_stay

@@ -12,9 +12,10 @@ from infermax_opt.infermax.planners.plan._options import (
     crowding,
     expected_batches,
     knee_share,
+    typical_slots,
 )
 
-__all__ = ["groups_help", "opening", "typical_slots"]
+__all__ = ["groups_help", "opening"]
 
 #: Prompts of a group of requests with alike outputs, in shares of M, and the KV that has to be free before
 #: prompts are processed, in shares of such a group.
@@ -104,17 +105,6 @@ def _gatherings(instance: Instance, base: PlannerOptions) -> list[PlannerOptions
         )
         found += (replace(some, by_output=0.1, noise=1.0, walk=2048) for some in several)
     return found
-
-
-def typical_slots(instance: Instance) -> float:
-    """Requests that fill the KV at their mean size.
-
-    Parameters
-    ----------
-    instance : Instance
-    """
-    held = sum(r.output_tokens * (r.input_tokens + r.output_tokens / 2) for r in instance.requests)
-    return instance.system.kv_capacity * instance.output_tokens / held
 
 
 def _pilot_helps(instance: Instance) -> bool:

@@ -32,6 +32,7 @@ __all__ = [
     "knees",
     "longest_output",
     "rules_of",
+    "typical_slots",
     "widths_of",
 ]
 
@@ -311,6 +312,17 @@ def filled_batches(instance: Instance) -> float:
     """Batches in which all tokens need all the KV, all the time."""
     held = sum(int(area(r.input_tokens, r.output_tokens)) for r in instance.requests)
     return held / instance.system.kv_capacity
+
+
+def typical_slots(instance: Instance) -> float:
+    """Requests that fill the KV at their mean size.
+
+    Parameters
+    ----------
+    instance : Instance
+    """
+    held = sum(r.output_tokens * (r.input_tokens + r.output_tokens / 2) for r in instance.requests)
+    return instance.system.kv_capacity * instance.output_tokens / held
 
 
 def crowding(instance: Instance) -> float:

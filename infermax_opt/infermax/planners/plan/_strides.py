@@ -18,6 +18,7 @@ from infermax_opt.infermax.data.instance import Instance
 from infermax_opt.infermax.planners.plan._kernel import area, estimate
 from infermax_opt.infermax.planners.plan._profile import Profiles, Rules
 from infermax_opt.infermax.planners.plan._run import Plan, run_kernel
+from infermax_opt.infermax.planners.plan._write import sliced
 
 __all__ = ["plan_with_strides", "widened"]
 
@@ -92,19 +93,11 @@ def _cut(found: Plan, decoding: Sequence[int], rules: Rules) -> _Cut:
     for some, chunks in zip(decoding, wide, strict=True):
         if not (some or chunks):
             continue
-        cut.decoding.append(some)
-        cut.prefill.append(0)
-        for i, left in chunks:
-            while left > 0:
-                room = min(rules.tokens - cut.decoding[-1], rules.prefill) - cut.prefill[-1]
-                if room == 0:
-                    cut.decoding.append(0)
-                    cut.prefill.append(0)
-                    continue
-                tokens = min(left, room)
-                cut.chunks.append((len(cut.prefill) - 1, i, tokens))
-                cut.prefill[-1] += tokens
-                left -= tokens
+        room = min(rules.tokens - some, rules.prefill)
+        for k, part in enumerate(sliced(chunks, min(rules.tokens, rules.prefill), room)):
+            cut.chunks.extend((len(cut.decoding), i, tokens) for i, tokens in part)
+            cut.decoding.append(0 if k else some)
+            cut.prefill.append(sum(tokens for _, tokens in part))
     return cut
 
 

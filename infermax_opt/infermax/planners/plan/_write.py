@@ -9,7 +9,7 @@ from infermax_opt.infermax.data.schedule import Batch, Schedule, add_decodes, ru
 from infermax_opt.infermax.planners.plan._profile import Rules, best_parts
 from infermax_opt.infermax.planners.plan._run import Plan
 
-__all__ = ["batches_of"]
+__all__ = ["batches_of", "sliced"]
 
 
 def batches_of(instance: Instance, plan: Plan) -> Schedule:
@@ -103,7 +103,7 @@ def _packed(rules: Rules, prompts: Sequence[tuple[int, int]]) -> list[list[tuple
     if not rules.chunked:
         return _first_fit(sorted(prompts, key=lambda prompt: (-prompt[1], prompt[0])), budget)
     if rules.exact:
-        return _sliced(prompts, budget)
+        return sliced(prompts, budget)
     return _in_parts(rules, prompts, budget) if rules.prefix > 0 else _spread(prompts, budget)
 
 
@@ -121,10 +121,22 @@ def _first_fit(prompts: Sequence[tuple[int, int]], budget: int) -> list[list[tup
     return batches
 
 
-def _sliced(prompts: Sequence[tuple[int, int]], budget: int) -> list[list[tuple[int, int]]]:
-    """Prompts one after the other, cut where a batch is full."""
+def sliced(
+    prompts: Sequence[tuple[int, int]], budget: int, first: int | None = None
+) -> list[list[tuple[int, int]]]:
+    """Prompts one after the other, cut where a batch is full.
+
+    Parameters
+    ----------
+    prompts : sequence of (int, int)
+        Requests and tokens.
+    budget : int
+        Tokens of a batch.
+    first : int, optional
+        The same of the first batch.
+    """
     batches: list[list[tuple[int, int]]] = [[]]
-    free = budget
+    free = budget if first is None else first
     for i, tokens in prompts:
         while tokens:
             if not free:
